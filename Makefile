@@ -1,0 +1,39 @@
+# All set-up happens here: a fresh machine needs Python 3.11+ and make.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip --disable-pip-version-check
+
+.PHONY: setup setup-bench demo test test-all lint bench clean
+
+setup: $(VENV)/.ready
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+setup-bench: $(VENV)/.ready-bench
+$(VENV)/.ready-bench: $(VENV)/.ready
+	$(PIP) install -q -c constraints.txt -e '.[bench]'
+	touch $@
+
+demo: setup
+	$(BIN)/langevin demo --figure out/demo.png --json out/demo.json
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -n 2 -m 'not slow'
+
+test-all: lint
+	$(BIN)/python -m pytest -n 2
+
+bench: setup-bench
+	$(BIN)/langevin bench --all --out benchmarks
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache

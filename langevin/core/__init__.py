@@ -1,0 +1,1 @@
+"""Records, protocols and the one loop. No method is named here."""

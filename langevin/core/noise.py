@@ -1,0 +1,170 @@
+r"""Noise for kernels: normals, cheap signs, and a fast counter-based generator.
+
+`"normal"` draws ξ ~ N(0, 1) by inversion, √2 erf⁻¹(u), u uniform on a grid of 2^23 points in (−1, 1); erf⁻¹ by the
+single-precision polynomials of Giles (2010). `"rademacher"` draws ξ = ±1 with probability ½, 32 coordinates from one
+word. A one-step method of weak order 1 needs only the moments E ξ = E ξ³ = 0, E ξ² = 1, E ξ⁴ = O(1) (Milstein &
+Tretyakov 2004, §2.1, eq. (1.26)), so for SGLD the bias of expectations stays O(h) with either; a single step is of
+course not Gaussian, and exact kernels (MALA, HMC) must not use signs.
+
+`hash` is a *key implementation*, so splits, batches and normals all become cheap and the key-reuse checker still
+sees them. With the key (a, b) and the counter c,
+
+    y = m(c ⊕ a),   word = m(y + b) ⊕ y,   m(x): x ^= x≫16; x *= 0x7feb352d; x ^= x≫15; x *= 0x846ca68b; x ^= x≫16.
+
+m is a bijection of 32 bits with nearly ideal avalanche; the feed-forward ⊕ y makes the words of one key a random
+function rather than a permutation. A word depends on its key and index alone, so it is the same whatever the
+sharding. It is for simulation, not cryptography; `tests/test_noise.py` holds its statistical battery.
+
+References
+----------
+Giles (2010), Approximating the erfinv function, GPU Computing Gems, table 5.
+Wellons (2018), Prospecting for hash functions (`lowbias32`).
+Milstein & Tretyakov (2004), Stochastic Numerics for Mathematical Physics, §2.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.extend as jex
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from langevin.core.types import Key, PyTree
+
+Noise = Literal["normal", "rademacher"]
+
+
+def like(key: Key, x: PyTree, kind: Noise = "normal") -> PyTree:
+    """Independent noise in the shape of x: unit variance, mean zero."""
+    leaves, structure = jax.tree.flatten(x)
+    if not leaves:
+        return x
+    keys = jax.random.split(key, len(leaves)) if len(leaves) > 1 else [key]
+    draw = DRAWS[kind]
+    return jax.tree.unflatten(structure, [draw(k, u.shape).astype(u.dtype) for k, u in zip(keys, leaves, strict=True)])
+
+
+def words(keys: Key) -> tuple[jax.Array, Callable[[jax.Array], Key]]:
+    """Keys as plain words to scan over, and how to make keys of them again inside.
+
+    The reuse checker takes the transpose that batching does to a scan over keys for a use of them.
+    """
+    return jax.random.key_data(keys), partial(jax.random.wrap_key_data, impl=jax.random.key_impl(keys))
+
+
+def normal(key: Key, shape: tuple[int, ...]) -> jax.Array:
+    """Standard normals in float32."""
+    bits = jax.random.bits(key, shape, jnp.uint32)
+    # 23 bits into [2, 4), shifted to the midpoints of a grid on (−1, 1)
+    x = lax.bitcast_convert_type((bits >> 9) | jnp.uint32(0x40000000), jnp.float32) - 3.0 + np.float32(2.0**-23)
+    w = -jnp.log((1.0 - x) * (1.0 + x))
+    value = jnp.where(w < 5.0, _horner(CENTRE, w - 2.5), _horner(TAIL, jnp.sqrt(w) - 3.0))
+    return np.float32(math.sqrt(2.0)) * value * x
+
+
+def rademacher(key: Key, shape: tuple[int, ...]) -> jax.Array:
+    """Signs ±1 in float32; 32 consecutive rows (entries, for a vector) share the words of one."""
+    rows, columns = (math.prod(shape[:-1]), shape[-1]) if len(shape) > 1 else (math.prod(shape), 1)
+    if rows * columns == 0:
+        return jnp.zeros(shape, jnp.float32)
+    words = jax.random.bits(key, (-(-rows // 32), 1, columns), jnp.uint32)
+    bits = words << lax.broadcasted_iota(jnp.uint32, (1, 32, 1), 1)
+    signs = lax.bitcast_convert_type((bits & jnp.uint32(0x80000000)) | jnp.uint32(0x3F800000), jnp.float32)
+    return signs.reshape(-1, columns)[:rows].reshape(shape)
+
+
+DRAWS = {"normal": normal, "rademacher": rademacher}
+
+# Giles (2010), table 5: coefficients from the highest power down
+CENTRE = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
+          -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
+TAIL = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
+        0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
+
+
+def _horner(coefficients, x):
+    value = np.float32(coefficients[0])
+    for c in coefficients[1:]:
+        value = value * x + np.float32(c)
+    return value
+
+
+def key(seed: int, *, impl: str | None = None) -> Key:
+    """A key from a seed; `impl` is "hash" (default on CPU, where random bits are the largest cost) or "threefry"."""
+    impl = impl or ("hash" if jax.default_backend() == "cpu" else "threefry")
+    if impl not in ("hash", "threefry"):
+        raise ValueError(f"key: impl is {impl!r}; it must be 'hash' or 'threefry'.")
+    return jax.random.key(seed, impl=HASH if impl == "hash" else "threefry2x32")
+
+
+# --- the hash generator ----------------------------------------------------------------------------------------
+
+
+def _mix(x):
+    x = x ^ (x >> 16)
+    x = x * jnp.uint32(0x7FEB352D)
+    x = x ^ (x >> 15)
+    x = x * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def _word(data, counter):
+    y = _mix(counter ^ data[0])
+    return _mix(y + data[1]) ^ y
+
+
+def _counter(shape):
+    """0, 1, 2, … in the given shape, made of iotas so that it fuses with what uses it."""
+    total = jnp.zeros(shape, jnp.uint32)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        total = total + lax.broadcasted_iota(jnp.uint32, shape, axis) * jnp.uint32(stride & 0xFFFFFFFF)
+        stride *= shape[axis]
+    return total
+
+
+def _seed(seed):
+    low = seed.astype(jnp.uint32)
+    high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize > 4 else jnp.zeros((), jnp.uint32)
+    return _child(jnp.stack([low, high]), jnp.uint32(0x5EED))
+
+
+def _child(data, counter):
+    """A new key (two words of two streams that no `random_bits` uses) for every counter."""
+    a = _word(jnp.stack([data[0] ^ jnp.uint32(0x9E3779B9), data[1] ^ jnp.uint32(0x3C6EF372)]), counter)
+    b = _word(jnp.stack([data[1] + jnp.uint32(0xDAA66D2B), data[0] + jnp.uint32(0x78DDE6E4)]), counter)
+    return jnp.stack([a, b], axis=-1)
+
+
+def _split(data, shape):
+    return _child(data, _counter(tuple(shape)))
+
+
+def _fold_in(data, number):
+    return _child(data, jnp.asarray(number).astype(jnp.uint32) ^ jnp.uint32(0xA5A5A5A5))
+
+
+def _random_bits(data, width, shape):
+    shape = tuple(shape)
+    if width == 64:
+        low, high = (_random_bits(_child(data, jnp.uint32(i)), 32, shape) for i in (1, 2))
+        return low.astype(jnp.uint64) | (high.astype(jnp.uint64) << jnp.uint64(32))
+    word = _word(data, _counter(shape))
+    return word if width == 32 else (word >> (32 - width)).astype(jnp.dtype(f"uint{width}"))
+
+
+HASH = jex.random.define_prng_impl(
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_random_bits,
+    fold_in=_fold_in,
+    name="langevin_hash",
+    tag="lh",
+)

@@ -1,0 +1,148 @@
+"""Records: frozen dataclasses that are pytrees.
+
+A field is a leaf unless it is `static()`. Numbers are cast to one dtype when a record is built (an `int` or an
+`np.float64` in place of a `float` would compile anew), so a new value never recompiles; strings, functions, shapes
+and loop lengths are static, and a new one does. Unflattening bypasses the constructor: JAX may put anything in a
+leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import MISSING
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+import numpy as np
+
+T = TypeVar("T")
+
+
+def static(*, default: Any = MISSING) -> Any:
+    """A field that is part of the program, not of its data."""
+    return dataclasses.field(default=default, metadata={"static": True})
+
+
+def positive(*, default: Any = MISSING) -> Any:
+    """A number that must be greater than zero."""
+    return dataclasses.field(default=default, metadata={"low": 0.0, "open": True})
+
+
+def nonnegative(*, default: Any = MISSING) -> Any:
+    """A number that must not be negative."""
+    return dataclasses.field(default=default, metadata={"low": 0.0, "open": False})
+
+
+def is_static(field: dataclasses.Field) -> bool:
+    return bool(field.metadata.get("static", False))
+
+
+def is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, positive, nonnegative, dataclasses.field))
+def record(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen dataclass and a pytree."""
+    after = cls.__dict__.get("__post_init__")
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            if not is_static(field):
+                object.__setattr__(self, field.name, _leaf(self, field, getattr(self, field.name)))
+        if after is not None:
+            after(self)
+
+    cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
+    cls.__repr__ = _repr  # type: ignore[method-assign]
+    made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    fields = dataclasses.fields(made)
+    leaves = tuple(f.name for f in fields if not is_static(f))
+    statics = tuple(f.name for f in fields if is_static(f))
+
+    def flatten(self):
+        return tuple(getattr(self, n) for n in leaves), tuple(getattr(self, n) for n in statics)
+
+    def flatten_with_keys(self):
+        children = tuple((jax.tree_util.GetAttrKey(n), getattr(self, n)) for n in leaves)
+        return children, tuple(getattr(self, n) for n in statics)
+
+    def unflatten(aux, children):
+        self = object.__new__(made)
+        for name, value in zip(leaves, children, strict=True):
+            object.__setattr__(self, name, value)
+        for name, value in zip(statics, aux, strict=True):
+            object.__setattr__(self, name, value)
+        return self
+
+    jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
+    return made
+
+
+def replace(rec: T, **changes: Any) -> T:
+    """A copy with some fields changed; unknown names are looked for in the field `kernel` (a kernel in a kernel)."""
+    own = {f.name for f in dataclasses.fields(rec)}
+    here = {k: v for k, v in changes.items() if k in own}
+    deeper = {k: v for k, v in changes.items() if k not in own}
+    if deeper:
+        inner = getattr(rec, "kernel", None)
+        if not is_record(inner):
+            names = ", ".join(sorted(own))
+            raise TypeError(f"{type(rec).__name__} has no field {sorted(deeper)[0]!r}; its fields are {names}.")
+        here["kernel"] = replace(here.get("kernel", inner), **deeper)
+    return dataclasses.replace(rec, **here)  # type: ignore[type-var]
+
+
+def _leaf(self, field: dataclasses.Field, value: Any) -> Any:
+    if isinstance(value, (bool, np.bool_)):
+        return value
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        low = field.metadata.get("low")
+        if low is not None and not (value > low if field.metadata["open"] else value >= low):
+            need = "positive" if field.metadata["open"] else "zero or more"
+            raise ValueError(f"{type(self).__name__}: {field.name} is {value}; it must be {need}.")
+        kind = int if field.type in ("int", int) else float
+        return np.asarray(value, jax.dtypes.canonicalize_dtype(kind))[()]
+    if isinstance(value, jax.Array) and value.ndim == 0 and getattr(value, "weak_type", False):
+        return jax.lax.convert_element_type(value, value.dtype)
+    # a plain function cannot be a leaf; a callable that is itself a pytree (a network) can stay
+    if callable(value) and jax.tree_util.all_leaves([value]):
+        return External(value)
+    return value
+
+
+def _repr(self) -> str:
+    shown = ", ".join(f"{f.name}={show(getattr(self, f.name))}" for f in dataclasses.fields(self))
+    return f"{type(self).__name__}({shown})"
+
+
+def show(value: Any) -> str:
+    """A short text for a field's value: numbers plainly, arrays by shape, functions by name."""
+    if isinstance(value, External):
+        return show(value.fn)
+    if isinstance(value, (np.floating, float)):
+        return f"{float(value):.6g}"
+    if isinstance(value, np.integer):
+        return str(int(value))
+    if isinstance(value, (np.ndarray, jax.Array)):
+        concrete = value.ndim == 0 and not isinstance(value, jax.core.Tracer)
+        return f"{float(value):.6g}" if concrete else f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    if callable(value) and not is_record(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return repr(value)
+
+
+@record
+class External:
+    """A plain function (an Optax schedule, a statistic to keep) held in a record. fn: the function, static."""
+
+    fn: Callable = static()
+
+    def __call__(self, *args):
+        return self.fn(*args)
+
+
+def as_record(fn: Callable) -> Any:
+    """A function as a value that `jit` takes: records as they are, plain functions held as `External`."""
+    return fn if is_record(fn) else External(fn)

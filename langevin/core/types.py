@@ -1,0 +1,74 @@
+"""The records that flow between targets, kernels and the loop.
+
+One `State` and one `Info` serve every kernel, so annealing, resampling, checkpoints and reports are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+
+Key = jax.Array
+Scalar = jax.Array
+PyTree = Any
+Batch = Any
+Feed = Any
+
+
+class Eval(NamedTuple):
+    """A target at one position, exact or estimated from a mini-batch and scaled to all data."""
+
+    log_density: Scalar
+    grad: PyTree  # +∇log p, never −∇U
+    n_data: Scalar  # examples looked at
+
+
+class State(NamedTuple):
+    """Everything a chain carries.
+
+    `eval` is the latest evaluation, at `position` unless the kernel's docstring says otherwise. `count` is one
+    number for all chains and is never mapped, so that a `lax.cond` on it stays a branch.
+    """
+
+    position: PyTree  # θ, what the user asked about
+    aux: PyTree  # momentum, velocity, thermostat
+    memory: PyTree  # running statistics, per-chain tuned numbers
+    eval: Eval
+    feed: Feed  # where the data stream stands
+    count: Scalar  # type: ignore[assignment]  # steps taken
+
+
+class Info(NamedTuple):
+    """What one step reports, for every kernel."""
+
+    log_density: Scalar
+    log_weight: Scalar  # 0 for an ordinary draw; −inf: not collected (exploration, hot replica)
+    acceptance: Scalar  # 1 for unadjusted kernels
+    energy_error: Scalar  # H(new) − H(old); 0 where no Hamiltonian is defined
+    n_grad: Scalar
+    n_data: Scalar
+    ok: Scalar  # False: the chain has diverged; it is named and left out
+
+
+class Law(NamedTuple):
+    """What a kernel converges to: exactly p, p with a bias of order h^order, or a named wrong law."""
+
+    kind: Literal["exact", "order", "wrong"]
+    order: float
+    density: Callable[[Any], Any] | None  # Target → Target, the law a wrong kernel really has
+    words: str
+
+
+class Run(NamedTuple):
+    """What the loop returns: chains to continue from, and (chain, draw, …) of what was kept."""
+
+    states: State
+    kept: PyTree
+    info: Info
+
+
+def position_of(state: State) -> PyTree:
+    """Keep the position: the default of the loop."""
+    return state.position

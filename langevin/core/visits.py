@@ -1,0 +1,122 @@
+"""Visits: what the host does between chunks. A visit is a function of (draws done, kernel, target, states, chunk) that
+returns (kernel, target, states), or None to stop."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import jax
+import numpy as np
+
+from langevin.core import moments
+from langevin.core.types import Run, State
+
+
+def summaries(chunk: Run, limit: int = 64) -> np.ndarray:
+    """(chain, draw, k) numbers to watch: the log density and the first `limit` numbers kept, of the chunk's draws."""
+    shape = chunk.info.ok.shape
+    leaves = [np.asarray(u, np.float32).reshape(*shape, -1)[..., :limit] for u in jax.tree.leaves(chunk.kept)]
+    return np.concatenate([np.asarray(chunk.info.log_density)[..., None], *leaves], axis=-1)[..., : limit + 1]
+
+
+class Watch:
+    """Streaming R̂ and ESS of the log density and of the first numbers kept, over chains that have not diverged."""
+
+    def __init__(self, limit: int = 64):
+        self.limit = limit
+        self.total: moments.Moments | None = None
+        self.alive: np.ndarray | None = None
+
+    def add(self, chunk: Run) -> None:
+        ok = np.all(chunk.info.ok, axis=1)
+        self.alive = ok if self.alive is None else self.alive & ok
+        with np.errstate(invalid="ignore", over="ignore"):  # a chain that has diverged is left out below
+            self.total = moments.merge(self.total, moments.first(summaries(chunk, self.limit)))
+
+    def _living(self) -> moments.Moments | None:
+        if self.total is None or self.alive is None or not self.alive.any():
+            return None
+        t = self.total
+        return t._replace(mean=t.mean[self.alive], square=t.square[self.alive], between=t.between[self.alive])
+
+    @property
+    def rhat(self) -> float:
+        living = self._living()
+        values = moments.rhat(living) if living is not None else np.array([np.nan])
+        return float(np.nanmax(values)) if np.isfinite(values).any() else float("nan")
+
+    @property
+    def ess(self) -> float:
+        living = self._living()
+        values = moments.ess(living) if living is not None else np.array([np.nan])
+        return float(np.nanmin(values)) if np.isfinite(values).any() else float("nan")
+
+
+class Progress:
+    """A progress bar: draws per second, acceptance or energy error, R̂ so far, time left. Silent off a terminal."""
+
+    def __init__(self, draws: int, *, quiet: bool = False, console=None):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self.watch = Watch()
+        console = console or Console(file=sys.stderr)
+        self.shown = console.is_terminal and not quiet
+        self.began = time.perf_counter()
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[words]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not self.shown,
+            transient=False,
+        )
+        self.task = self.bar.add_task("warm-up", total=draws, words="")
+        if self.shown:
+            self.bar.start()
+
+    def __call__(self, done, kernel, target, states: State, chunk: Run):
+        if done <= 0:
+            return kernel, target, states
+        self.watch.add(chunk)
+        if self.shown:
+            self.bar.update(self.task, completed=done, description="sampling", words=self.words(done, chunk))
+        return kernel, target, states
+
+    def words(self, done: int, chunk: Run) -> str:
+        """The figures beside the bar."""
+        info = chunk.info
+        # draws of this process: a resumed run has others behind it
+        sampled = self.watch.total.count if self.watch.total is not None else 0
+        rate = sampled * info.ok.shape[0] / max(time.perf_counter() - self.began, 1e-9)
+        parts = [f"{rate:,.0f} draws/s"]
+        if np.any(info.acceptance != 1.0):
+            parts.append(f"acceptance {np.nanmean(info.acceptance):.2f}")
+        elif np.any(info.energy_error != 0.0):
+            parts.append(f"energy error {np.nanmean(np.abs(info.energy_error)):.3g}")
+        if np.isfinite(self.watch.rhat):
+            parts.append(f"R̂ {self.watch.rhat:.3f}")
+        return " · ".join(parts)
+
+    def close(self) -> None:
+        if self.shown:
+            self.bar.stop()
+
+
+class EarlyStop:
+    """Stop when R̂ is below `rhat` and the effective sample size above `ess`, both streaming, after `least` draws."""
+
+    def __init__(self, rhat: float = 1.01, ess: float = 400.0, least: int = 500):
+        self.rhat, self.ess, self.least = rhat, ess, least
+        self.watch = Watch()
+
+    def __call__(self, done, kernel, target, states, chunk):
+        if done <= 0:
+            return kernel, target, states
+        self.watch.add(chunk)
+        enough = done >= self.least and self.watch.rhat < self.rhat and self.watch.ess > self.ess
+        return None if enough else (kernel, target, states)
