@@ -1,0 +1,1 @@
+"""Targets made from targets: posteriors, tempering, paths, constraints, control variates, and a zoo of exact truths."""

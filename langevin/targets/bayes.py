@@ -1,0 +1,163 @@
+r"""A posterior: log prior + Σ_i log likelihood of example i, with mini-batches drawn inside the compiled loop.
+
+    log p(θ) = log π(θ) + Σ_{i=1}^N l_i(θ),      estimate on a batch b of n:   log π(θ) + (N/n) Σ_{i∈b} l_i(θ).
+
+The scaling N/n is done here and nowhere else. `order="replacement"` draws every batch independently; `"epoch"`
+visits every example once per epoch in a fresh order. The order of an epoch is a bijection of {0, …, N−1} computed
+where it is needed (a Feistel network on Z_a × Z_b with a·b ≥ N, walked until it lands below N), so a chain carries
+three integers and not N.
+
+References
+----------
+Black & Rogaway (2002), Ciphers with arbitrary finite domains, §5 (generalised Feistel, cycle walking).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from langevin.core.record import record, static
+from langevin.core.types import Batch, Eval, Key, PyTree, Scalar
+
+BLOCK = 4096  # examples looked at together when all data are
+
+
+class Place(NamedTuple):
+    """Where a chain stands in its stream of examples: a seed for the orders, the epoch, and the place in it."""
+
+    seed: jax.Array
+    epoch: jax.Array
+    place: jax.Array
+
+
+@record
+class Bayes:
+    """Prior × likelihood of data, looked at in full or in mini-batches.
+
+    log_prior: position → scalar: a module-level function, or a record with `__call__` whose arrays travel as data.
+    log_likelihood: (position, data) → one number per example; a function or a record.
+    data: a tree of arrays whose first axis is the example.
+    batch: examples in a mini-batch; None for all of them.
+    order: "replacement" or "epoch".
+    """
+
+    log_prior: Callable
+    log_likelihood: Callable
+    data: PyTree
+    batch: int | None = static(default=None)
+    order: Literal["replacement", "epoch"] = static(default="replacement")
+
+    def __post_init__(self):
+        sizes = {getattr(u, "shape", (None,))[0] for u in jax.tree.leaves(self.data)}
+        if len(sizes) != 1:
+            raise ValueError(f"Bayes: the arrays of `data` have {sorted(map(str, sizes))} examples; they must agree.")
+        if self.batch is not None and not 1 <= self.batch <= self.n:
+            raise ValueError(f"Bayes: batch is {self.batch}, but there are {self.n} examples; take 1 to {self.n}.")
+        if self.order not in ("replacement", "epoch"):
+            raise ValueError(f"Bayes: order is {self.order!r}; it must be 'replacement' or 'epoch'.")
+
+    @property
+    def n(self) -> int:
+        """N, how many examples there are."""
+        return jax.tree.leaves(self.data)[0].shape[0]
+
+    def prior(self, position: PyTree) -> Scalar:
+        return self.log_prior(position)
+
+    def likelihood(self, position: PyTree, data: PyTree) -> jax.Array:
+        """l_i(θ) of every example given, checked to be one number each."""
+        values = self.log_likelihood(position, data)
+        n = jax.tree.leaves(data)[0].shape[0]
+        if jnp.shape(values) != (n,):
+            raise ValueError(
+                f"Bayes: log_likelihood returned shape {jnp.shape(values)} for {n} examples; it must return one number "
+                f"per example, shape ({n},), not their sum or mean."
+            )
+        return values
+
+    def log_density(self, position: PyTree) -> Scalar:
+        return self.prior(position) + total(lambda data: self.likelihood(position, data), self.data)
+
+    def start(self, key: Key):
+        if self.batch is None or self.order == "replacement":
+            return ()
+        zero = jnp.zeros((), jnp.int32)
+        return Place(jax.random.bits(key, (), jnp.uint32), zero, zero)
+
+    def draw(self, key: Key, feed, *, fraction: float = 1.0) -> tuple[Batch, PyTree]:
+        if self.batch is None and fraction == 1.0:
+            return self.data, feed
+        if fraction < 1.0 or self.order == "replacement":
+            size = max(1, round((self.batch or self.n) * fraction))
+            index = jax.random.randint(key, (size,), 0, self.n)
+        else:
+            index, feed = self._next(feed)
+        return jax.tree.map(lambda u: jnp.take(u, index, axis=0, mode="clip"), self.data), feed
+
+    def evaluate(self, batch: Batch, position: PyTree) -> Eval:
+        n = jax.tree.leaves(batch)[0].shape[0]
+        scale = self.n / n
+
+        def estimate(position):
+            return self.prior(position) + scale * jnp.sum(self.likelihood(position, batch))
+
+        value, grad = jax.value_and_grad(estimate)(position)
+        return Eval(value, grad, jnp.asarray(n, jnp.int32))
+
+    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
+        size = jax.tree.leaves(batch)[0].shape[0]
+        if size % n:
+            raise ValueError(f"Bayes: a batch of {size} does not split into {n} equal parts; choose a multiple of {n}.")
+        cut = size // n
+        return tuple(jax.tree.map(lambda u: u[i * cut : (i + 1) * cut], batch) for i in range(n))
+
+    def _next(self, feed: Place):
+        """The next `batch` indices of the stream; a batch may end one epoch and begin the next."""
+        n = jnp.int32(self.n)
+        place = feed.place + jnp.arange(self.batch, dtype=jnp.int32)
+        epoch = feed.epoch + (place >= n)
+        index = shuffled(feed.seed, epoch, jnp.where(place >= n, place - n, place), self.n)
+        end = place[-1] + 1
+        return index, Place(feed.seed, feed.epoch + (end >= n), jnp.where(end >= n, end - n, end))
+
+
+def total(fn: Callable[[PyTree], jax.Array], data: PyTree) -> Scalar:
+    """Σ fn over all examples, in blocks, so that memory does not grow with the data."""
+    n = jax.tree.leaves(data)[0].shape[0]
+    if n <= BLOCK:
+        return jnp.sum(fn(data))
+    whole = n // BLOCK * BLOCK
+    blocks = jax.tree.map(lambda u: u[:whole].reshape(-1, BLOCK, *u.shape[1:]), data)
+    value = jnp.sum(lax.map(lambda block: jnp.sum(fn(block)), blocks))
+    return value if whole == n else value + jnp.sum(fn(jax.tree.map(lambda u: u[whole:], data)))
+
+
+def shuffled(seed, epoch, index, n: int):
+    """Where `index` goes in the order of that epoch: a bijection of {0, …, n−1} for every (seed, epoch)."""
+    a = math.isqrt(n - 1) + 1
+    b = -(-n // a)
+
+    def encipher(x):
+        left, right = (x // b).astype(jnp.uint32), (x % b).astype(jnp.uint32)
+        for turn in range(3):
+            left = (left + _mixed(right, seed, epoch, 2 * turn)) % jnp.uint32(a)
+            right = (right + _mixed(left, seed, epoch, 2 * turn + 1)) % jnp.uint32(b)
+        return (left * jnp.uint32(b) + right).astype(jnp.int32)
+
+    # a·b exceeds n by less than √n + 1, so a second turn is rare
+    return lax.while_loop(lambda x: jnp.any(x >= n), lambda x: jnp.where(x >= n, encipher(x), x), encipher(index))
+
+
+def _mixed(x, seed, epoch, turn: int):
+    """A 32-bit hash of the half, the seed, the epoch and the turn, without its low-entropy top for the modulus."""
+    x = x * jnp.uint32(0x9E3779B1) + epoch.astype(jnp.uint32) * jnp.uint32(0x85EBCA77)
+    x = x ^ seed ^ jnp.uint32((0xC2B2AE3D * (turn + 1)) & 0xFFFFFFFF)
+    for multiplier in (0x7FEB352D, 0x846CA68B):
+        x = (x ^ (x >> 16)) * jnp.uint32(multiplier)
+    return (x ^ (x >> 15)) >> 1

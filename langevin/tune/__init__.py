@@ -1,0 +1,1 @@
+"""Kernel → kernel before sampling. A Tune takes (key, kernel, target, states) and returns (kernel, states)."""

@@ -1,0 +1,104 @@
+r"""Stan's warm-up: step size and metric together, in windows.
+
+A first stretch of step-size search, then windows of doubling length in which draws are collected and at whose ends
+the metric is set to the shrunken variance of all chains' draws,
+
+    M⁻¹ = n/(n + 5) · s² + 10⁻³ · 5/(n + 5),
+
+and a last stretch of step-size search. Pooling chains gives a good metric from short windows. For `NUTS` BlackJAX's
+own window adaptation is used, chain by chain, and PerChain(kernel) comes back.
+
+References
+----------
+Stan Development Team (2024), Stan reference manual, §15.2 (automatic parameter tuning).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from langevin.core.kernel import PerChain, refresh, replace
+from langevin.core.metric import Dense, Diagonal
+from langevin.core.run import MAPPED
+from langevin.core.types import Key, State
+from langevin.samplers.blackjax import NUTS
+from langevin.tune.dual_averaging import Seeking, dual_averaging, seek
+
+
+def window(
+    key: Key,
+    kernel: Any,
+    target: Any,
+    states: State,
+    *,
+    acceptance: float = 0.8,
+    steps: int = 1000,
+    dense: bool = False,
+) -> tuple[Any, State]:
+    """The kernel with step size and metric tuned in `steps` steps, and the states it got to."""
+    if isinstance(kernel, NUTS):
+        return _nuts(key, kernel, target, states, acceptance, steps, dense)
+    first, *slow, last = lengths(steps)
+    k_first, k_last, *keys = jax.random.split(key, 2 + len(slow))
+    kernel, states = dual_averaging(k_first, kernel, target, states, acceptance=acceptance, steps=first)
+    for k, n in zip(keys, slow, strict=True):
+        states, kept = seek(k, Seeking(kernel, acceptance), target, states, n)
+        memory, dual = states.memory
+        states = states._replace(memory=memory)
+        step = jnp.exp(jnp.mean(dual.log_mean))
+        kernel = replace(kernel, step_size=step, metric=_metric(kept, dense))
+    return dual_averaging(k_last, kernel, target, states, acceptance=acceptance, steps=last)
+
+
+def lengths(steps: int) -> list[int]:
+    """Lengths of the stretches: 7.5 % first, 5 % last, doubling windows from 25 between."""
+    first, last = max(steps * 75 // 1000, 10), max(steps * 50 // 1000, 10)
+    slow, n, left = [], 25, max(steps - first - last, 25)
+    while left > 0:
+        # a window that would leave less than the next one takes all
+        size = left if left < 3 * n else n
+        slow.append(size)
+        left, n = left - size, 2 * n
+    return [first, *slow, last]
+
+
+def _metric(kept, dense: bool):
+    n = jax.tree.leaves(kept)[0].shape[:2]
+    n = n[0] * n[1]
+    keep, small = n / (n + 5.0), 1e-3 * 5.0 / (n + 5.0)
+    if dense:
+        flat = jax.vmap(jax.vmap(lambda x: ravel_pytree(x)[0]))(kept)
+        cov = jnp.cov(flat.reshape(n, -1), rowvar=False).reshape(flat.shape[-1], flat.shape[-1])
+        return Dense(keep * cov + small * jnp.eye(cov.shape[0]))
+    return Diagonal(jax.tree.map(lambda u: keep * jnp.var(u, axis=(0, 1), ddof=1) + small, kept))
+
+
+def _nuts(key, kernel, target, states, acceptance, steps, dense):
+    import blackjax
+
+    chains = jax.tree.leaves(states.position)[0].shape[0]
+    k_warm, k_look = jax.random.split(key)
+
+    def one(key, position):
+        log_density = lambda x: target.log_density(x) / kernel.temperature
+        warm = blackjax.window_adaptation(
+            blackjax.nuts,
+            log_density,
+            is_mass_matrix_diagonal=not dense,
+            initial_step_size=kernel.step_size,
+            target_acceptance_rate=acceptance,
+            max_num_doublings=kernel.max_doublings,
+        )
+        (end, parameters), _ = warm.run(key, position, steps)
+        return end, parameters["step_size"], parameters["inverse_mass_matrix"]
+
+    end, step, mass = jax.jit(jax.vmap(one))(jax.random.split(k_warm, chains), states.position)
+    spread = jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains,)), replace(kernel, inverse_mass=None))
+    tuned = PerChain(replace(spread, step_size=step, inverse_mass=mass))
+    moved = states._replace(position=end.position, memory=end)
+    again = lambda k, s: refresh(k, s, target)
+    return tuned, jax.vmap(again, (0, MAPPED), MAPPED)(jax.random.split(k_look, chains), moved)

@@ -1,0 +1,241 @@
+"""What holds of every kernel (ARCHITECTURE §7). A new kernel needs a row in rows.py and nothing here."""
+
+import importlib.util
+import re
+from dataclasses import fields
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from rows import ROWS
+
+from langevin.core import noise, tree
+from langevin.core.kernel import KERNELS, describe, named, references, replace, summary
+from langevin.core.recipe import Recipe
+from langevin.core.run import MAPPED, advance, begin_all
+from langevin.core.target import Density
+from langevin.core.types import Law
+from langevin.targets.zoo import Scales, Skew
+
+CHAINS, DRAWS = 4096, 40
+TARGETS = {"scales": Scales(), "skew": Skew()}
+SAMPLED = [name for name, row in ROWS.items() if not row.skip]
+if importlib.util.find_spec("blackjax") is None:
+    SAMPLED = [name for name in SAMPLED if not name.startswith(("nuts", "blackjax"))]
+RECIPES = [name for name in SAMPLED if isinstance(ROWS[name].kernel, Recipe)]
+TEMPERED = [n for n in SAMPLED if "temperature" in {f.name for f in fields(ROWS[n].kernel)}]
+
+
+def rows(names):
+    """Parameters that keep all tests of a kernel in one process, where its compiled programs are shared."""
+    return [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
+
+
+@pytest.fixture(autouse=True)
+def keys_of_others(request):
+    """BlackJAX's own loops trip the reuse checker under vmap; ours must not."""
+    name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name", "")
+    with jax.debug_key_reuse(not str(name).startswith(("nuts", "blackjax"))):
+        yield
+
+
+def powers(state):
+    """x, x², x⁴ of every coordinate: what the law is judged by."""
+    x = ravel_pytree(state.position)[0]
+    return jnp.stack([x, x**2, x**4])
+
+
+@cache
+def truth(name, temperature=1.0, n=1 << 19):
+    """The same three moments from exact draws, with their standard errors."""
+    draws = TARGETS[name].exact(noise.key(123, impl="hash"), n)
+    x = jax.vmap(lambda p: ravel_pytree(p)[0])(draws) * np.sqrt(temperature)
+    values = jnp.stack([x, x**2, x**4], axis=1)
+    return np.asarray(values.mean(0)), np.asarray(values.std(0)) / np.sqrt(n)
+
+
+def measured(key, kernel, target, row, temperature=1.0):
+    """Moments under the kernel from exact starts after a burn-in, with standard errors over independent chains."""
+    k_start, k_init, k_run = jax.random.split(key, 3)
+    start = tree.scale(np.sqrt(temperature), target.exact(k_start, CHAINS))
+    states = begin_all(k_init, kernel, target, start)
+    run = advance(k_run, kernel, target, states, length=DRAWS, thin=row.thin, keep=powers, layout="vmap")
+    assert np.all(run.info.ok)
+    values = np.asarray(run.kept, np.float64)[:, DRAWS // 2 :].mean(1)
+    return values.mean(0), values.std(0) / np.sqrt(CHAINS)
+
+
+def zscores(key, kernel, name, row, temperature=1.0):
+    """z of the bias (exact kernels), or of its Richardson extrapolation to h = 0 by the order claimed."""
+    target = TARGETS[name]
+    exact, exact_se = truth(name, temperature)
+    law = kernel.law()
+    k_whole, k_half = jax.random.split(key)
+    whole, whole_se = measured(k_whole, kernel, target, row, temperature)
+    if law.kind == "exact":
+        return (whole - exact) / np.hypot(whole_se, exact_se)
+    inner = kernel.kernel if hasattr(kernel, "kernel") else kernel
+    finer = replace(kernel, step_size=float(inner.step_size) / 2)
+    half, half_se = measured(k_half, finer, target, row, temperature)
+    p = 2.0**law.order
+    bias = (p * half - whole) / (p - 1) - exact
+    return bias / np.sqrt((p * half_se) ** 2 / (p - 1) ** 2 + whole_se**2 / (p - 1) ** 2 + exact_se**2)
+
+
+def test_every_kernel_has_a_row():
+    named("sgld")
+    assert set(KERNELS) - {"blackjax"} <= set(ROWS)
+    assert any(isinstance(row.kernel, KERNELS["blackjax"]) for row in ROWS.values())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", rows(SAMPLED))
+def test_law(name, target, key):
+    """From exact starts: exact kernels keep moments 1, 2, 4; the others have a bias of the order they claim."""
+    z = zscores(key, ROWS[name].kernel, target, ROWS[name])
+    assert np.all(np.abs(z) < 5), f"{name} on {target}: z =\n{np.round(z, 1)}"
+
+
+@pytest.mark.parametrize("name", rows(TEMPERED))
+def test_temperature(name, key):
+    """Every kernel honours its temperature: a Gaussian at T = 1/4 has a quarter of the variance."""
+    kernel = replace(ROWS[name].kernel, temperature=0.25)
+    z = zscores(key, kernel, "scales", ROWS[name], temperature=0.25)
+    assert np.all(np.abs(z) < 5), f"{name} at T = 1/4: z =\n{np.round(z, 1)}"
+
+
+@pytest.mark.parametrize("name", rows(SAMPLED))
+def test_arrives(name, key):
+    """From dispersed starts R̂ of x and of x² comes below 1.02."""
+    from langevin.core import moments
+
+    kernel, row, target = ROWS[name].kernel, ROWS[name], TARGETS["scales"]
+    k_start, k_init, k_run = jax.random.split(key, 3)
+    start = tree.scale(3.0, target.exact(k_start, CHAINS))
+    states = begin_all(k_init, kernel, target, start)
+    go = partial(advance, kernel=kernel, target=target, length=DRAWS, thin=row.thin, keep=powers, layout="vmap")
+    for k in jax.random.split(k_run, 6):
+        run = go(k, states=states)
+        states = run.states
+    kept = np.asarray(run.kept)[:, :, :2]
+    # 4,096 short chains as 16 long ones, each of 256 side by side
+    x = kept.reshape(16, 256 * DRAWS, 2, -1)
+    assert np.nanmax(moments.rhat(moments.first(x))) < 1.02
+
+
+@pytest.mark.parametrize("name", rows(ROWS))
+def test_shapes_and_dtypes_are_stable(name, key):
+    row = ROWS[name]
+    if name.startswith(("nuts", "blackjax")) and name not in SAMPLED:
+        pytest.skip("BlackJAX is not installed")
+    target = Skew()
+    position = jax.tree.map(lambda u: u[0], target.exact(key, 1))
+    state = jax.eval_shape(lambda k: row.kernel.init(k, position, target), jax.random.key(0))
+    after, info = jax.eval_shape(lambda k, s: row.kernel.step(k, s, target), jax.random.key(0), state)
+    assert jax.tree.structure(state) == jax.tree.structure(after)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
+    assert all(u.shape == () for u in jax.tree.leaves(info))
+
+
+@pytest.mark.parametrize("name", [n for n in SAMPLED if not n.startswith(("nuts", "blackjax"))])
+def test_n_grad_is_what_a_counting_target_counts(name, key):
+    count = []
+
+    class Counting(Skew):
+        def evaluate(self, batch, position):
+            count.append(1)
+            return super().evaluate(batch, position)
+
+    target = Counting()
+    k_start, k_init, *keys = jax.random.split(key, 5)
+    position = jax.tree.map(lambda u: u[0], Skew().exact(k_start, 1))
+    kernel = ROWS[name].kernel
+    with jax.disable_jit():
+        state = kernel.init(k_init, position, target)
+        count.clear()
+        total = 0
+        for k in keys:
+            state, info = kernel.step(k, state, target)
+            total += int(info.n_grad)
+    assert total == len(count)
+
+
+def walled(x):
+    """N(0, 1) with a cliff into NaN at 3.5."""
+    return jnp.sum(jnp.where(x < 3.5, -0.5 * x**2, jnp.nan))
+
+
+@pytest.mark.parametrize("name", rows(SAMPLED))
+def test_a_nan_region_is_survived_and_reported(name, key):
+    kernel, target = ROWS[name].kernel, Density(walled)
+    k_init, k_run = jax.random.split(key)
+    states = begin_all(k_init, kernel, target, jnp.linspace(-1.0, 3.4, 256)[:, None])
+    run = advance(k_run, kernel, target, states, length=30, thin=4, layout="vmap")
+    ok = np.asarray(run.info.ok)
+    assert ok.all(1).any(), "chains that never met the cliff must go on"
+    good = np.isfinite(np.asarray(run.kept)[..., 0])
+    assert np.all(good[ok]), "a draw that is said to be ok is finite"
+    if kernel.law().kind == "exact" or name == "guard":
+        assert ok.all(), "a Metropolis kernel rejects NaN"
+    elif name == "sgld":
+        assert not ok.all(), "the test target must be able to kill a chain"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_are_consistent(name, key):
+    """D is symmetric and positive, √D √Dᵀ = D, Q is skew, Γ is the divergence of D + Q."""
+    kernel, target = ROWS[name].kernel, Skew()
+    k_start, k_init, k_aux = jax.random.split(key, 3)
+    position = jax.tree.map(lambda u: u[0], target.exact(k_start, 1))
+    state = kernel.init(k_init, position, target)
+    z, unravel = ravel_pytree((position, kernel.auxiliary(k_aux, position)))
+
+    def matrix(apply):
+        return lambda z: (
+            jax.vmap(lambda v: ravel_pytree(apply(unravel(z), state.memory, unravel(v)))[0])(jnp.eye(z.size)).T
+        )
+
+    D, R, Q = (matrix(f)(z) for f in (kernel.D, kernel.sqrt_D, kernel.Q))
+    np.testing.assert_allclose(D, D.T, atol=1e-6)
+    np.testing.assert_allclose(R @ R.T, D, atol=1e-5)
+    assert np.linalg.eigvalsh(np.asarray(D)).min() > -1e-6
+    np.testing.assert_allclose(Q, -Q.T, atol=1e-6)
+    jacobian = jax.jacfwd(lambda z: matrix(kernel.D)(z) + matrix(kernel.Q)(z))(z)
+    gamma = jnp.trace(jacobian, axis1=1, axis2=2)
+    np.testing.assert_allclose(gamma, ravel_pytree(kernel.gamma(unravel(z), state.memory))[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted({type(row.kernel).__name__.lower() for row in ROWS.values()}))
+def test_documented(name):
+    cls = named(name)
+    assert summary(cls), f"{name} needs a sentence"
+    for field in describe(cls):
+        assert field.words, f"{name}: the docstring has no line for {field.name!r}"
+    assert references(cls), f"{name}: its module needs References"
+    assert all(re.search(r"\((19|20)\d\d\)", r) for r in references(cls))
+    assert isinstance(next(r.kernel for r in ROWS.values() if type(r.kernel) is cls).law(), Law)
+
+
+def test_jit_is_no_jit(key):
+    kernel, target = ROWS["sgld"].kernel, Skew()
+    k_start, k_init, k_step = jax.random.split(key, 3)
+    position = jax.tree.map(lambda u: u[0], target.exact(k_start, 1))
+    state = kernel.init(k_init, position, target)
+    plain, _ = kernel.step(k_step, state, target)
+    fast, _ = jax.jit(kernel.step)(jax.random.clone(k_step), state, target)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-6), plain.position, fast.position)
+
+
+def test_count_is_shared_so_that_a_branch_stays_a_branch(key):
+    target = Scales()
+    kernel = ROWS["sgld"].kernel
+    k_start, k_init = jax.random.split(key)
+    states = begin_all(k_init, kernel, target, target.exact(k_start, 8))
+    assert states.count.shape == ()
+    branch = lambda s: jax.lax.cond(s.count % 2 == 0, lambda: s.position["a"], lambda: 2 * s.position["a"])
+    text = str(jax.make_jaxpr(jax.vmap(branch, (MAPPED,)))(states))
+    assert "cond[" in text, "a batched predicate would have become a select"
