@@ -1,0 +1,1 @@
+"""Data to fit: tables, their splits and their scales."""

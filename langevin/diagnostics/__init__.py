@@ -1,0 +1,1 @@
+"""What a run was worth: convergence of chains, calibration of predictions, kinds of uncertainty."""
