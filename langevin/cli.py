@@ -1,0 +1,204 @@
+"""The command line: `langevin demo | bench | kernels`. Every command takes --json, --seed, --quiet."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer(
+    help="Bayesian computation for deep learning: samplers that say what they converge to.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Size = Annotated[str, typer.Option(help="cpu, gpu or quick.")]
+Figure = Annotated[Path | None, typer.Option(help="Draw the figure to this .png or .svg file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+
+
+@app.command()
+def demo(json: Json = None, seed: Seed = 0, size: Size = "cpu", figure: Figure = None, quiet: Quiet = False) -> None:
+    """Sample a Bayesian neural network on an embedded data set and say how good it is."""
+    _run("langevin.experiments.demo", json, seed, size, figure, quiet, extra={"quiet": quiet})
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="Which comparison; --list shows them.")] = "",
+    json: Json = None,
+    seed: Seed = 0,
+    size: Size = "cpu",
+    figure: Figure = None,
+    quiet: Quiet = False,
+    every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --all: a folder for the JSON files and one Markdown table.")
+    ] = None,
+) -> None:
+    """Measure speed and memory against the limit and the peers."""
+    names = _modules("langevin.benchmarks")
+    if show:
+        for n in names:
+            print(f"{n:10} {_first_line('langevin.benchmarks.' + n)}")
+        return
+    if every:
+        texts = []
+        for n in names:
+            path = out / f"{n}.json" if out else None
+            texts.append(_run(f"langevin.benchmarks.{n}", path, seed, size, None, quiet).markdown())
+        if out:
+            (out / "README.md").write_text("# Benchmarks\n\n" + "\n".join(texts))
+        return
+    if name not in names:
+        _fail(f"bench: there is no benchmark named {name!r}; there are {', '.join(names)}.")
+    _run(f"langevin.benchmarks.{name}", json, seed, size, figure, quiet)
+
+
+@app.command()
+def kernels(
+    name: Annotated[str, typer.Argument(help="One kernel, in full.")] = "",
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
+    """What each kernel is, its invariant law, its fields and its references."""
+    from langevin.core import kernel as core
+    from langevin.core.record import show
+
+    try:
+        core.named(name or "sgld")
+    except ValueError as error:
+        _fail(str(error))
+    chosen = {name.lower(): core.KERNELS[name.lower()]} if name else dict(sorted(core.KERNELS.items()))
+    rows = {n: _kernel_row(n, cls) for n, cls in chosen.items()}
+    if json:
+        _write_json(json, rows)
+    if quiet:
+        return
+    console = Console()
+    if not name:
+        table = Table("kernel", "what it is", "what it converges to", box=None, pad_edge=False, header_style="bold")
+        for n, row in rows.items():
+            table.add_row(n, row["summary"], row["law"])
+        console.print(table)
+        return
+    row = rows[name.lower()]
+    console.print(f"[bold]{name.lower()}[/bold]: {row['summary']}\nconverges to: {row['law']}\n")
+    table = Table("field", "default", "meaning", box=None, pad_edge=False, header_style="bold")
+    for field in core.describe(chosen[name.lower()]):
+        table.add_row(field.name, row["fields"][field.name]["default"], field.words)
+    console.print(table)
+    console.print("\n" + "\n".join(row["references"]))
+    del show
+
+
+def main() -> None:
+    """The entry point: a mistake of the user's gets one sentence and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except (ValueError, FileNotFoundError) as error:
+        _fail(str(error))
+
+
+# --- what the commands share ---------------------------------------------------------------------------------------
+
+
+def _run(module: str, json: Path | None, seed: int, size: str, figure: Path | None, quiet: bool, extra=None):
+    if size not in ("cpu", "gpu", "quick"):
+        _fail(f"--size is {size!r}; it must be cpu, gpu or quick.")
+    if figure and figure.suffix not in (".png", ".svg"):
+        _fail(f"--figure is {figure}; its name must end in .png or .svg.")
+    began = time.perf_counter()
+    try:
+        result = importlib.import_module(module).run(size, seed, **(extra or {}))
+    except ImportError as error:
+        _fail(f"{module.split('.')[-1]} needs a package that is not installed ({error.name}): make setup-bench.")
+    result.seconds, result.seed = time.perf_counter() - began, seed
+    if json:
+        result.write(json)
+    if figure:
+        if result.drawing is None:
+            _fail(f"{result.name} has no figure to draw.")
+        figure.parent.mkdir(parents=True, exist_ok=True)
+        result.drawing(str(figure))
+    if not quiet:
+        _print(result, figure)
+    return result
+
+
+def _print(result, figure: Path | None) -> None:
+    console, body = Console(), result.as_dict()
+    if body["table"]:
+        columns = list(dict.fromkeys(k for row in body["table"] for k in row))
+        table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+        for row in body["table"]:
+            table.add_row(*(_cell(row.get(c, "")) for c in columns))
+        console.print(table)
+        console.print()
+    for key, value in body["figures"].items():
+        bar = f"   bar {body['bars'][key]}" if key in body["bars"] else ""
+        console.print(f"{key} = [bold]{value}[/bold]{bar}", highlight=False)
+    for note in result.notes:
+        console.print(f"[yellow]![/yellow] {note}", highlight=False)
+    where = body["provenance"]
+    console.print(f"\n[dim]{result.name}, seed {where['seed']}, {where['device']}, {where['seconds']} s[/dim]")
+    if figure:
+        console.print(f"figure: {figure}", highlight=False)
+
+
+def _cell(value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _kernel_row(name: str, cls: type) -> dict:
+    from langevin.core import kernel as core
+    from langevin.core.record import show
+
+    fields = {
+        f.name: {"default": "required" if _required(f.default) else show(f.default), "meaning": f.words}
+        for f in core.describe(cls)
+    }
+    try:
+        law = cls().law().words
+    except TypeError:  # a kernel made of a kernel has no law of its own
+        law = "that of its inner kernel"
+    return dict(summary=core.summary(cls), law=law, fields=fields, references=core.references(cls))
+
+
+def _required(default) -> bool:
+    import dataclasses
+
+    return default is dataclasses.MISSING
+
+
+def _modules(package: str) -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__))
+
+
+def _first_line(module: str) -> str:
+    return (importlib.import_module(module).__doc__ or "").strip().split("\n")[0]
+
+
+def _write_json(path: Path, body) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+
+
+def _fail(sentence: str) -> None:
+    Console(stderr=True).print(f"langevin: {sentence}", highlight=False, markup=False)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Networks (Equinox) and what is made of them."""

@@ -1,0 +1,213 @@
+r"""Bayesian neural networks: a net, a prior and a likelihood as a Target.
+
+    log p(θ | data) = Σ_leaf log N(θ_leaf; 0, s²_leaf) + Σ_i log p(y_i | f_θ(x_i)).
+
+The position is {"net": the sampled arrays of the net (None where they stay fixed), "log_noise": log σ if it is
+learned}. Prior scales are one number, a rule ("fan_in": weights s/√fan_in, biases s) or a dict of path patterns;
+any subset of the parameters may be the position, chosen by path, and the rest stays as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
+from functools import partial
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from langevin.core import tree
+from langevin.core.record import record, static
+from langevin.core.types import Key, PyTree
+from langevin.targets.bayes import Bayes
+
+Kind = Literal["gaussian", "heteroscedastic", "categorical", "poisson"]
+OUTPUTS = {"gaussian": 1, "heteroscedastic": 2, "poisson": 1}
+
+
+@record
+class NormalPrior:
+    """Independent normals around zero.
+
+    scale: a tree like the position, one standard deviation per leaf.
+    """
+
+    scale: PyTree
+
+    def __call__(self, position):
+        def one(u, s):
+            return -0.5 * jnp.sum((u / s) ** 2) - u.size * (jnp.log(s) + 0.5 * math.log(2 * math.pi))
+
+        return sum(jax.tree.leaves(jax.tree.map(one, position, self.scale)), jnp.zeros(()))
+
+
+@record
+class Network:
+    """The net as a function of the position: what a likelihood and a prediction share.
+
+    fixed: the arrays that are not sampled.
+    kind: "gaussian", "heteroscedastic", "categorical" or "poisson".
+    noise: σ of a Gaussian likelihood when it is known; None when it is learned.
+    """
+
+    fixed: PyTree
+    noise: Any = None
+    kind: Kind = static(default="gaussian")
+
+    def outputs(self, position, x):
+        return jax.vmap(eqx.combine(position["net"], self.fixed))(x)
+
+    def sigma(self, position):
+        return jnp.exp(position["log_noise"]) if "log_noise" in position else self.noise
+
+
+@record
+class Likelihood:
+    """log p(y_i | f_θ(x_i)) of every example of data = (x, y).
+
+    network: the net.
+    """
+
+    network: Network
+
+    def __call__(self, position, data):
+        x, y = data
+        out = self.network.outputs(position, x)
+        kind = self.network.kind
+        if kind == "categorical":
+            return jnp.take_along_axis(jax.nn.log_softmax(out), y[:, None].astype(jnp.int32), axis=1)[:, 0]
+        if kind == "poisson":
+            log_rate = out[:, 0]
+            return y * log_rate - jnp.exp(log_rate) - jax.scipy.special.gammaln(y + 1.0)
+        mean, std = moments(self.network, position, out)
+        return -0.5 * ((y - mean) / std) ** 2 - jnp.log(std) - 0.5 * math.log(2 * math.pi)
+
+
+@record
+class Predict:
+    """What the net says of inputs: {"mean", "std"}, {"proba"} or {"rate"}, for one position.
+
+    network: the net.
+    """
+
+    network: Network
+
+    def __call__(self, position, x):
+        out = self.network.outputs(position, x)
+        if self.network.kind == "categorical":
+            return {"proba": jax.nn.softmax(out)}
+        if self.network.kind == "poisson":
+            return {"rate": jnp.exp(out[:, 0])}
+        mean, std = moments(self.network, position, out)
+        return {"mean": mean, "std": jnp.broadcast_to(std, mean.shape)}
+
+
+def moments(network: Network, position, out):
+    """Mean and standard deviation of a Gaussian likelihood."""
+    if network.kind == "heteroscedastic":
+        return out[:, 0], jnp.exp(jnp.clip(out[:, 1], -7.0, 7.0))
+    return out[:, 0], network.sigma(position)
+
+
+@dataclasses.dataclass(frozen=True)
+class BNN:
+    """A network ready to sample: target, a first position, predictions, and fresh starts for chains."""
+
+    target: Bayes
+    position: PyTree
+    predict: Predict
+    fresh: Callable[[Key], PyTree]
+
+    def starts(self, key: Key, chains: int) -> PyTree:
+        """Positions (chain, …), each from its own initialisation."""
+        return jax.vmap(self.fresh)(jax.random.split(key, chains))
+
+
+def bnn(
+    build: Callable[[Key], eqx.Module] | eqx.Module,
+    data: tuple[Any, Any],
+    *,
+    kind: Kind = "gaussian",
+    prior: float | str | dict[str, float] = 1.0,
+    noise: float | None = None,
+    batch: int | None = None,
+    order: Literal["replacement", "epoch"] = "replacement",
+    part: Sequence[str] = ("*",),
+) -> BNN:
+    """A net (a module, or a function of a key that builds one) with prior and likelihood, on data (x, y).
+
+    part: patterns of parameter paths to sample (`"layers.2.*"`); the others stay at the values of the module.
+    """
+    module = build if isinstance(build, eqx.Module) else build(jax.random.key(0))
+    x, y = jnp.asarray(data[0]), jnp.asarray(data[1])
+    chosen = _chosen(module, part)
+    sampled, fixed = eqx.partition(module, chosen)
+    network = Network(fixed, noise, kind)
+    learned = {"log_noise": jnp.log(jnp.asarray(0.3))} if kind == "gaussian" and noise is None else {}
+    position = {"net": sampled, **learned}
+    _check(network, position, x, y)
+    scales: dict[str, Any] = {"net": prior_scales(sampled, prior)}
+    if learned:
+        scales["log_noise"] = jnp.ones(())
+    target = Bayes(NormalPrior(scales), Likelihood(network), (x, y), batch, order)
+    fresh = partial(_fresh, build, chosen, learned, sampled)
+    return BNN(target, position, Predict(network), fresh)
+
+
+def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTree:
+    """One standard deviation per leaf: a number, "fan_in", or a dict of path patterns (the first match counts)."""
+    leaves, structure = jax.tree.flatten(sampled)
+    scales = []
+    for name, leaf in zip(tree.names(sampled), leaves, strict=True):
+        if isinstance(rule, dict):
+            match = [s for pattern, s in rule.items() if fnmatch(name, pattern)]
+            if not match:
+                raise ValueError(f"bnn: no pattern of `prior` matches the parameter {name!r}; add one, or '*'.")
+            scale = match[0]
+        elif rule == "fan_in":
+            fan_in = math.prod(leaf.shape[1:]) if leaf.ndim > 2 else leaf.shape[0]
+            scale = 1.0 / math.sqrt(fan_in) if leaf.ndim > 1 else 1.0
+        elif isinstance(rule, str):
+            raise ValueError(f"bnn: prior is {rule!r}; it must be a number, 'fan_in' or a dict of path patterns.")
+        else:
+            scale = float(rule)
+        scales.append(jnp.asarray(scale, jnp.float32))
+    return jax.tree.unflatten(structure, scales)
+
+
+def _chosen(module: eqx.Module, part: Sequence[str]) -> PyTree:
+    names = iter(tree.names(module))
+    marks = jax.tree.map(
+        lambda u: eqx.is_inexact_array(u) & any(fnmatch(name, p) for name in [next(names)] for p in part),
+        module,
+    )
+    if not any(jax.tree.leaves(marks)):
+        raise ValueError(f"bnn: no parameter matches {tuple(part)}; there are {', '.join(tree.names(module)[:8])} …")
+    return marks
+
+
+def _fresh(build, chosen, learned, sampled, key):
+    if isinstance(build, eqx.Module):
+        # a given module has no initialiser: its own values, a little apart
+        leaves, structure = jax.tree.flatten(sampled)
+        keys = jax.random.split(key, len(leaves))
+        near = [u + 0.01 * jax.random.normal(k, u.shape) for u, k in zip(leaves, keys, strict=True)]
+        return {"net": jax.tree.unflatten(structure, near), **learned}
+    return {"net": eqx.filter(build(key), chosen), **learned}
+
+
+def _check(network: Network, position: PyTree, x, y) -> None:
+    if len(x) != len(y):
+        raise ValueError(f"bnn: there are {len(x)} inputs but {len(y)} targets.")
+    out = jax.eval_shape(network.outputs, position, x[:2])
+    want = OUTPUTS.get(network.kind)
+    if want is not None and out.shape[1:] != (want,):
+        raise ValueError(
+            f"bnn: a {network.kind} likelihood needs {want} output(s) per example; the net gives {out.shape[1:]}."
+        )
+    if network.kind == "categorical" and len(y) and int(jnp.max(y)) >= out.shape[-1]:
+        raise ValueError(f"bnn: the net gives {out.shape[-1]} classes, but y holds class {int(jnp.max(y))}.")

@@ -1,0 +1,86 @@
+"""Small networks to stand on: a multilayer perceptron and a convolutional net, as Equinox modules.
+
+Both take one example; use `jax.vmap` for many. Weights are drawn N(0, 2/fan_in) (He et al. 2015) for ReLU-like
+activations, biases are zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+class Dense(eqx.Module):
+    """x ↦ x W + b, W (in, out)."""
+
+    weight: jax.Array
+    bias: jax.Array
+
+    def __init__(self, n_in: int, n_out: int, key: jax.Array):
+        self.weight = jax.random.normal(key, (n_in, n_out)) * math.sqrt(2.0 / n_in)
+        self.bias = jnp.zeros(n_out)
+
+    def __call__(self, x):
+        return x @ self.weight + self.bias
+
+
+class MLP(eqx.Module):
+    """A multilayer perceptron: sizes (in, hidden …, out), one activation between layers."""
+
+    layers: list[Dense]
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(self, sizes: Sequence[int], key: jax.Array, activation: Callable = jax.nn.relu):
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.layers = [Dense(a, b, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)]
+        self.activation = activation
+
+    def __call__(self, x):
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)
+
+
+class Conv(eqx.Module):
+    """A small convolutional net in the manner of LeNet: two 5×5 convolutions with 2×2 pooling, two dense layers.
+
+    Images are (channel, height, width).
+    """
+
+    convolutions: list[eqx.nn.Conv2d]
+    head: MLP
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        n_out: int,
+        key: jax.Array,
+        channels: tuple[int, int] = (6, 16),
+        hidden: int = 84,
+        activation: Callable = jax.nn.relu,
+    ):
+        depth, height, width = shape
+        k_first, k_second, k_head = jax.random.split(key, 3)
+        self.convolutions = [
+            eqx.nn.Conv2d(depth, channels[0], 5, padding=2, key=k_first),
+            eqx.nn.Conv2d(channels[0], channels[1], 5, padding=2, key=k_second),
+        ]
+        flat = channels[1] * (height // 4) * (width // 4)
+        self.head = MLP((flat, hidden, n_out), k_head, activation)
+        self.activation = activation
+
+    def __call__(self, x):
+        for convolution in self.convolutions:
+            x = pooled(self.activation(convolution(x)))
+        return self.head(x.reshape(-1))
+
+
+def pooled(x):
+    """The maximum over 2×2 squares of (channel, height, width)."""
+    c, h, w = x.shape
+    return x[:, : h // 2 * 2, : w // 2 * 2].reshape(c, h // 2, 2, w // 2, 2).max((2, 4))
