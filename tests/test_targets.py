@@ -366,6 +366,11 @@ def test_recentre(key):
     for chain in range(3):
         at = jax.tree.map(lambda u: u[chain], (new.position, new.feed))
         close((at[1].log_likelihood, at[1].grad), jax.jit(full_sums)(target.target, at[0]))
+    # each chain now has no noise where it stands: its own anchor is used, not the record's
+    draw = lambda k, feed, position: target.evaluate(target.draw(k, feed)[0], position).grad["w"]
+    keys = jax.random.split(jax.random.key(2), (4, 3))
+    grads = jax.jit(jax.vmap(jax.vmap(draw), (0, None, None)))(keys, new.feed, new.position)
+    assert np.all(np.std(grads, axis=0) < 1e-4 * np.abs(grads[0]))
     with pytest.raises(TypeError, match="it is Bayes"):
         Recentre(1)(30, kernel, target.target, states, chunk)
 
@@ -447,6 +452,14 @@ def test_plane_integrates_to_one(name):
     rows = jax.jit(lambda a: jnp.sum(jnp.exp(jax.vmap(lambda b: target.log_density(jnp.stack([a, b])))(line))))
     total = float(jnp.sum(jax.lax.map(rows, line, batch_size=100))) * (2 * half / (m - 1)) ** 2
     assert abs(math.log(total) - target.log_z) < 1e-3
+
+
+@pytest.mark.parametrize("name", ["rings", "disc"])
+def test_rings_variance_by_quadrature(name):
+    """½ E r² of the radial law r Σ exp(−(r − r_k)²/2w²), where the draws alone would not tell."""
+    target, r = ZOO[name], np.linspace(0, 12, 20_001)
+    law = r * sum(np.exp(-0.5 * ((r - float(m)) / float(target.width)) ** 2) for m in target.radii)
+    np.testing.assert_allclose(target.variance, 0.5 * (law @ r**2) / law.sum(), rtol=1e-4)
 
 
 def test_rings_at_the_centre():

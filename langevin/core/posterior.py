@@ -312,10 +312,11 @@ def _hung(state: State, kernel: Any, target: Any) -> State:
     """The state on the structure this kernel makes on this target: a loaded one may have lost named nodes."""
     try:
         made = jax.eval_shape(_begin, jax.random.key(0), kernel, target, state.position)
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TypeError(
-            f"posterior: the target does not take these positions ({error}); load them with `like`, a position."
-        ) from None
+            f"posterior: the target does not take these positions ({type(error).__name__}); load them with `like`, "
+            "a position of one chain, or look above for what the target says."
+        ) from error
     if jax.tree.structure(made) == jax.tree.structure(state):  # type: ignore[operator]
         return state
     leaves, wanted = jax.tree.leaves(state), jax.tree.leaves(made)

@@ -295,7 +295,9 @@ def begin_all(key: Key, kernel: Kernel | PerChain, target: Target, positions: Py
     chains = len(leaves[0])
     if chains % group:
         raise ValueError(f"run: {chains} chains cannot be viewed in groups of {group}; start a multiple of it.")
-    states = _begin(key, kernel, target, jax.tree.map(jnp.asarray, positions))
+    # an explicit dtype drops JAX's weak types, which would compile the loop twice
+    positions = jax.tree.map(lambda u: jnp.asarray(u, jnp.asarray(u).dtype), positions)
+    states = _begin(key, kernel, target, positions)
     bad, values = place.host((_not_finite(states.eval), states.eval.log_density))
     if bad.any():
         value = float(values[bad][0])

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from langevin.core.kernel import PerChain, replace
 from langevin.core.record import record
@@ -79,21 +80,25 @@ def dual_averaging(
     *,
     acceptance: float = 0.8,
     steps: int = 300,
-    per_chain=False,
+    per_chain: bool = False,
 ) -> tuple[Any, State]:
     """The kernel with a step size at which it accepts at the rate asked for, and the states it got to."""
-    run, _ = seek(key, Seeking(kernel, acceptance), target, states, steps)
-    memory, dual = run.memory
-    states = run._replace(memory=memory)
+    log_step, states, _ = seek(key, kernel, target, states, acceptance, steps)
     if not per_chain:
-        return replace(kernel, step_size=jnp.exp(jnp.mean(dual.log_mean))), states
-    chains = dual.log_mean.shape[0]
+        return replace(kernel, step_size=jnp.exp(jnp.mean(log_step))), states
+    chains = log_step.shape[0]
     spread = jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel)
-    return PerChain(replace(spread, step_size=jnp.exp(dual.log_mean))), states
+    return PerChain(replace(spread, step_size=jnp.exp(log_step))), states
 
 
-def seek(key: Key, seeking: Seeking, target: Any, states: State, steps: int):
-    """`steps` steps of the seeking kernel from states of the inner one: (states, positions kept)."""
+def seek(key: Key, kernel, target, states: State, acceptance: float, steps: int, length: int | None = None):
+    """`steps` steps of the seeking kernel: each chain's log h̄, the states, and the positions on the way.
+
+    length: a bound on steps; calls with the same bound share one compiled program.
+    """
+    seeking, length = Seeking(kernel, acceptance), length or steps
     begin = jax.vmap(seeking.adopt, (MAPPED,), MAPPED)(states)
-    out = advance(key, seeking, target, begin, length=steps)
-    return out.states, out.kept
+    out = advance(key, seeking, target, begin, length=length, n=np.int32(steps))
+    memory, dual = out.states.memory
+    kept = jax.tree.map(lambda u: np.asarray(u)[:, :steps], out.kept)
+    return dual.log_mean, out.states._replace(memory=memory), kept

@@ -19,14 +19,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
+import numpy as np
 
+from langevin.core import tree
 from langevin.core.kernel import PerChain, refresh, replace
 from langevin.core.metric import Dense, Diagonal
 from langevin.core.run import MAPPED
 from langevin.core.types import Key, State
 from langevin.samplers.blackjax import NUTS
-from langevin.tune.dual_averaging import Seeking, dual_averaging, seek
+from langevin.tune.dual_averaging import seek
 
 
 def window(
@@ -43,15 +44,15 @@ def window(
     if isinstance(kernel, NUTS):
         return _nuts(key, kernel, target, states, acceptance, steps, dense)
     first, *slow, last = lengths(steps)
-    k_first, k_last, *keys = jax.random.split(key, 2 + len(slow))
-    kernel, states = dual_averaging(k_first, kernel, target, states, acceptance=acceptance, steps=first)
-    for k, n in zip(keys, slow, strict=True):
-        states, kept = seek(k, Seeking(kernel, acceptance), target, states, n)
-        memory, dual = states.memory
-        states = states._replace(memory=memory)
-        step = jnp.exp(jnp.mean(dual.log_mean))
-        kernel = replace(kernel, step_size=step, metric=_metric(kept, dense))
-    return dual_averaging(k_last, kernel, target, states, acceptance=acceptance, steps=last)
+    keys = jax.random.split(key, 2 + len(slow))
+    # a metric of its final kind from the start, and one bound for all stretches: one compiled program
+    kernel, bound = replace(kernel, metric=_unit(states.position, dense)), max(first, last, *slow)
+    for k, n in zip(keys, (first, *slow, last), strict=True):
+        log_step, states, kept = seek(k, kernel, target, states, acceptance, n, bound)
+        kernel = replace(kernel, step_size=jnp.exp(jnp.mean(log_step)))
+        if n not in (first, last):
+            kernel = replace(kernel, metric=_metric(kept, dense))
+    return kernel, states
 
 
 def lengths(steps: int) -> list[int]:
@@ -66,15 +67,20 @@ def lengths(steps: int) -> list[int]:
     return [first, *slow, last]
 
 
+def _unit(positions, dense: bool):
+    one = jax.tree.map(lambda u: u[0], positions)
+    return Dense(jnp.eye(tree.size(one))) if dense else Diagonal(jax.tree.map(jnp.ones_like, one))
+
+
 def _metric(kept, dense: bool):
-    n = jax.tree.leaves(kept)[0].shape[:2]
-    n = n[0] * n[1]
+    chains, draws = jax.tree.leaves(kept)[0].shape[:2]
+    n = chains * draws
     keep, small = n / (n + 5.0), 1e-3 * 5.0 / (n + 5.0)
     if dense:
-        flat = jax.vmap(jax.vmap(lambda x: ravel_pytree(x)[0]))(kept)
-        cov = jnp.cov(flat.reshape(n, -1), rowvar=False).reshape(flat.shape[-1], flat.shape[-1])
-        return Dense(keep * cov + small * jnp.eye(cov.shape[0]))
-    return Diagonal(jax.tree.map(lambda u: keep * jnp.var(u, axis=(0, 1), ddof=1) + small, kept))
+        flat = np.concatenate([u.reshape(n, -1) for u in jax.tree.leaves(kept)], axis=1)
+        cov = np.atleast_2d(np.cov(flat, rowvar=False))
+        return Dense(jnp.asarray(keep * cov + small * np.eye(len(cov)), jnp.float32))
+    return Diagonal(jax.tree.map(lambda u: jnp.asarray(keep * u.var(axis=(0, 1), ddof=1) + small), kept))
 
 
 def _nuts(key, kernel, target, states, acceptance, steps, dense):
