@@ -1,3 +1,62 @@
-"""Bayesian computation for deep learning, in JAX."""
+"""Bayesian computation for deep learning, in JAX: samplers that say, and are held to, the law they converge to."""
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+# public name → where it lives; nothing is imported before it is asked for
+_WHERE = {
+    "key": "core.noise",
+    "replace": "core.record",
+    "Density": "core.target",
+    "Diagonal": "core.metric",
+    "Dense": "core.metric",
+    "PerChain": "core.kernel",
+    "advance": "core.run",
+    "run": "core.run",
+    "Store": "core.store",
+    "Stored": "core.store",
+    "Posterior": "core.posterior",
+    "sample": "core.posterior",
+    "Progress": "core.visits",
+    "EarlyStop": "core.visits",
+    "Bayes": "targets.bayes",
+    "Tempered": "targets.tempered",
+    "Geometric": "targets.path",
+    "Bijected": "targets.bijected",
+    "variates": "targets.variates",
+    "Recentre": "targets.variates",
+    "from_numpyro": "targets.numpyro",
+    "SGLD": "samplers.sgld",
+    "SGHMC": "samplers.sghmc",
+    "SGNHT": "samplers.sgnht",
+    "Underdamped": "samplers.underdamped",
+    "MALA": "samplers.mala",
+    "HMC": "samplers.hmc",
+    "NUTS": "samplers.blackjax",
+    "BlackJAX": "samplers.blackjax",
+    "Cyclical": "samplers.cyclical",
+    "Ascend": "samplers.ascend",
+    "Thin": "samplers.thin",
+    "Guard": "samplers.guard",
+    "dual_averaging": "tune.dual_averaging",
+    "window": "tune.window",
+    "warm_start": "tune.warm_start",
+    "MLP": "models.nets",
+    "Conv": "models.nets",
+    "bnn": "models.bnn",
+    "diagnose": "diagnostics.convergence",
+}
+
+__all__ = ["__version__", *_WHERE]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'langevin' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"langevin.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

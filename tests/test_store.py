@@ -347,12 +347,13 @@ def test_a_really_full_disk(tmp_path, whole):
 # --- interruption -----------------------------------------------------------------------------------------------
 
 
-def test_an_interrupt_while_writing_keeps_the_chunk(tmp_path, whole, monkeypatch):
+@pytest.mark.parametrize("call", range(6, 10))  # shard, checkpoint and the two manifests of the second chunk
+def test_an_interrupt_while_writing_keeps_the_chunk(tmp_path, whole, monkeypatch, call):
     real, count = os.replace, [0]
 
     def interrupted(a, b):
         count[0] += 1
-        if count[0] == 6:
+        if count[0] == call:
             raise KeyboardInterrupt
         real(a, b)
 
@@ -361,6 +362,16 @@ def test_an_interrupt_while_writing_keeps_the_chunk(tmp_path, whole, monkeypatch
         out = go(tmp_path / "run")
     np.testing.assert_array_equal(out.kept.load(), whole.kept[:, :16])
     same(go(tmp_path / "run"), whole)
+
+
+def test_a_chunk_is_appended_once(tmp_path):
+    out = go(tmp_path / "run", draws=8)
+    folder = Store(tmp_path / "run")
+    folder.manifest = folder._read_manifest()
+    chunk = out.kept.load(), out.info.load()
+    for _ in range(2):
+        folder.append(16, KERNEL, TARGET, out.states, chunk)
+    assert len(Stored.at(tmp_path / "run")) == 16
 
 
 SCRIPT = """

@@ -22,7 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from langevin.core import tree
 from langevin.core.types import PyTree, State
 
-LARGE = 50_000
+LARGE = 150_000
 
 
 def layout(position: PyTree, chains: int, platform: str | None = None) -> str:

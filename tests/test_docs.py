@@ -1,0 +1,47 @@
+"""What the documents say is run: README's code, its commands, the public names."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import langevin
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+
+
+@pytest.mark.parametrize("block", range(len(BLOCKS)))
+def test_readme_code_runs(block, capsys):
+    exec(compile(BLOCKS[block], f"README block {block}", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out
+
+
+def test_public_names_resolve():
+    for name in langevin.__all__:
+        assert getattr(langevin, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        langevin.nothing  # noqa: B018
+
+
+def test_import_is_light():
+    """`import langevin` alone loads neither JAX nor anything else heavy."""
+    import subprocess
+    import sys
+
+    heavy = ("jax", "sklearn", "matplotlib", "equinox", "pandas")
+    code = f"import sys, langevin; print([m for m in {heavy} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_contributing_shows_the_row_that_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    row = re.search(r'"sgnht": Row\(.*\)', text).group()
+    assert row.rstrip(",") in (ROOT / "tests" / "rows.py").read_text()
+
+
+def test_commands_in_readme_exist():
+    from langevin.cli import _modules
+
+    named = set(re.findall(r"langevin bench (\w+)", (ROOT / "README.md").read_text()))
+    assert named <= set(_modules("langevin.benchmarks"))
