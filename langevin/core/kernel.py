@@ -101,6 +101,17 @@ def report(state: State, *, acceptance=1.0, energy_error=0.0, log_weight=0.0, n_
     )
 
 
+def reduced(infos: Info) -> Info:
+    """The Info of several steps as one: last of what is a state, mean of rates, sums of costs, all of ok."""
+    last = Info(*(u[-1] for u in infos))
+    return last._replace(
+        acceptance=jnp.mean(infos.acceptance, axis=0),
+        n_grad=jnp.sum(infos.n_grad, axis=0),
+        n_data=jnp.sum(infos.n_data, axis=0),
+        ok=jnp.all(infos.ok, axis=0),
+    )
+
+
 def metropolis(key: Key, energy_error: Scalar, new: State, old: State) -> tuple[State, Scalar]:
     """Accept `new` with probability min(1, e^−ΔH); NaN rejects. Position, momentum and evaluation go together."""
     probability = jnp.exp(-jnp.maximum(jnp.where(jnp.isnan(energy_error), jnp.inf, energy_error), 0.0))

@@ -45,9 +45,11 @@ def like(key: Key, x: PyTree, kind: Noise = "normal") -> PyTree:
     leaves, structure = jax.tree.flatten(x)
     if not leaves:
         return x
-    keys = jax.random.split(key, len(leaves)) if len(leaves) > 1 else [key]
+    # a key of its own for every leaf by fold_in, not by split: it fuses with what uses it, where an array of keys
+    # would be one more launch on an accelerator
     draw = DRAWS[kind]
-    return jax.tree.unflatten(structure, [draw(k, u.shape).astype(u.dtype) for k, u in zip(keys, leaves, strict=True)])
+    drawn = [draw(jax.random.fold_in(key, i), u.shape).astype(u.dtype) for i, u in enumerate(leaves)]
+    return jax.tree.unflatten(structure, drawn)
 
 
 def words(keys: Key) -> tuple[jax.Array, Callable[[jax.Array], Key]]:

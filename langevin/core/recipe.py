@@ -83,7 +83,7 @@ class Recipe:
         def moved(z):
             grad_H = minus_grad, jax.grad(self.kinetic)(z[1])
             return jax.tree.map(
-                lambda u, d, q, c, n: (u + h * (T * c - d - q) + jnp.sqrt(2 * T * h) * n).astype(u.dtype),
+                lambda u, d, q, c, n: (u + h * (T * c - d - q) + jnp.sqrt(2 * T) * jnp.sqrt(h) * n).astype(u.dtype),
                 z,
                 self.D(z, memory, grad_H),
                 self.Q(z, memory, grad_H),

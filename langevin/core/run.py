@@ -20,7 +20,8 @@ from jax import lax
 from jax.sharding import Mesh
 
 from langevin.core import noise, place, tree
-from langevin.core.kernel import Kernel, PerChain, refresh
+from langevin.core.kernel import Kernel, PerChain, reduced, refresh
+from langevin.core.pack import Packing
 from langevin.core.record import as_record
 from langevin.core.store import Store
 from langevin.core.target import Target
@@ -30,6 +31,7 @@ Visit = Callable[[int, Any, Any, State, Run], tuple[Any, Any, State] | None]
 Keep = Callable[[State], PyTree]
 
 MAPPED = State(0, 0, 0, 0, 0, None)  # `count` is one number for all chains
+UNROLL = 4  # steps in one turn of the loop on an accelerator, which shares the launches of counters and outputs
 BLOCK = 64  # draws between two looks at a traced loop bound on an accelerator, where a look costs 10-20 µs
 
 
@@ -92,7 +94,13 @@ def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout
             return lax.scan(draw, state, (keys, over))
         return _first(n, draw, state, (keys, over), length, BLOCK if accelerated else 1)
 
-    if layout == "vmap":
+    if rows == 1:
+        # plain matrix products in place of batches of one
+        first, again = partial(jax.tree.map, lambda u: u[0]), partial(jax.tree.map, lambda u: u[None])
+        state = State(*map(first, states[:-1]), count=states.count)
+        state, (kept, info) = chain(keys[:, 0], first(inner) if per_chain else inner, state)
+        states, kept, info = State(*map(again, state[:-1]), count=state.count), again(kept), again(info)
+    elif layout == "vmap":
         axes = (1, 0 if per_chain else None, MAPPED)
         states, (kept, info) = jax.vmap(chain, axes, (MAPPED, 0))(keys, inner, states)
     else:
@@ -130,43 +138,48 @@ def _draw(kernel, target, keep, thin, state, x):
     else:
         words, wrap = noise.words(jax.random.split(key, thin))
         state, infos = lax.scan(lambda s, x: step(s, (wrap(x[0]), x[1])), state, (words, over))
-        last, total = (lambda u: u[-1]), partial(jnp.sum, axis=0)
-        info = Info(
-            log_density=last(infos.log_density),
-            log_weight=last(infos.log_weight) if over is None else total(infos.log_weight),
-            acceptance=jnp.mean(infos.acceptance, axis=0),
-            energy_error=last(infos.energy_error),
-            n_grad=total(infos.n_grad),
-            n_data=total(infos.n_data),
-            ok=jnp.all(infos.ok, axis=0),
-        )
+        info = reduced(infos)
+        if over is not None:
+            info = info._replace(log_weight=jnp.sum(infos.log_weight, axis=0))
     return state, (keep(state), info)
 
 
 def _first(n, body, carry, xs, length, block):
     """The first n ≤ length iterations of a scan, n traced; outputs beyond n are zeros.
 
-    On an accelerator the bound is looked at once a block of iterations, then once for each of the rest.
+    Scalars, carried or put out, travel as words of one array. On an accelerator the bound is looked at once a block of
+    iterations, then once for each of the rest.
     """
     at = lambda i: jax.tree.map(lambda u: lax.dynamic_index_in_dim(u, i, keepdims=False), xs)
-    out = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), jax.eval_shape(lambda: body(carry, at(0))[1]))
+    shapes = jax.eval_shape(lambda: body(carry, at(0))[1])
+    # `count` stays apart: it is one number for all chains, and words of a chain are not
+    inside, outside = Packing(carry._replace(count=())), Packing(shapes)
+    pack = lambda state: (inside.pack(state._replace(count=())), state.count)
+    unpack = lambda packed: inside.unpack(packed[0])._replace(count=packed[1])
+
+    def slim(carry, x):
+        carry, y = body(unpack(carry), x)
+        return pack(carry), outside.pack(y)
 
     def one(i, both):
         carry, out = both
-        carry, y = body(carry, at(i))
+        carry, y = slim(carry, at(i))
         return carry, jax.tree.map(lambda b, v: lax.dynamic_update_index_in_dim(b, v, i, 0), out, y)
 
     def many(i, both):
         carry, out = both
         part = jax.tree.map(lambda u: lax.dynamic_slice_in_dim(u, i * block, block), xs)
-        carry, y = lax.scan(body, carry, part)
+        carry, y = lax.scan(slim, carry, part, unroll=UNROLL)
         return carry, jax.tree.map(lambda b, v: lax.dynamic_update_slice_in_dim(b, v, i * block, 0), out, y)
 
-    if block == 1 or length < block:
-        return lax.fori_loop(0, n, one, (carry, out))
-    whole = n // block
-    both = lax.fori_loop(0, whole, many, (carry, out))
-    return lax.fori_loop(whole * block, n, one, both)
+    packed = jax.eval_shape(outside.pack, shapes)
+    both = pack(carry), jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), packed)
+    whole = 0
+    if block > 1 and length >= block:
+        whole = n // block
+        both = lax.fori_loop(0, whole, many, both)
+    carry, out = lax.fori_loop(whole * block, n, one, both)
+    return unpack(carry), outside.unpack(out)
 
 
 def run(
@@ -188,7 +201,8 @@ def run(
 
     start: positions or states with a leading chain axis. store: a folder; the same folder resumes, the folder of
     another run is refused. Visits are called after every chunk and may change kernel, target and states, or stop.
-    With a store the returned `kept` and `info` are read lazily from disk.
+    With a store the returned `kept` and `info` are read lazily from disk. Started again from the returned states with
+    the same key, a run goes on as if it had not stopped. An interrupt (Ctrl-C) keeps the draws so far.
     """
     _check(draws=draws, thin=thin, chunk=chunk)
     _check(0, warmup=warmup)

@@ -34,6 +34,10 @@ class Guard:
     kernel: Any
     fall: float = positive(default=1e6)
 
+    def __post_init__(self):
+        if getattr(self.kernel, "group", 1) > 1:
+            raise ValueError("Guard: this kernel moves chains in groups; guard the kernel inside it instead.")
+
     def init(self, key, position, target):
         return self.kernel.init(key, position, target)
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from langevin.core import noise
-from langevin.core.kernel import kernel
+from langevin.core.kernel import kernel, reduced
 from langevin.core.record import static
 from langevin.core.types import Law
 
@@ -47,13 +46,7 @@ class Thin:
     def step(self, key, state, target):
         words, wrap = noise.words(jax.random.split(key, self.n))
         state, infos = jax.lax.scan(lambda s, w: self.kernel.step(wrap(w), s, target), state, words)
-        last = jax.tree.map(lambda u: u[-1], infos)
-        return state, last._replace(
-            acceptance=jnp.mean(infos.acceptance, axis=0),
-            n_grad=jnp.sum(infos.n_grad, axis=0),
-            n_data=jnp.sum(infos.n_data, axis=0),
-            ok=jnp.all(infos.ok, axis=0),
-        )
+        return state, reduced(infos)
 
     def law(self) -> Law:
         return self.kernel.law()
