@@ -53,11 +53,11 @@ def test_sampling_stage_has_the_law_of_the_inner_kernel(key):
 
 
 def test_it_finds_more_modes(key):
-    """Four modes 8 standard deviations apart: plain SGLD stays, cycles with a large peak move."""
-    target = Mixture.grid(2, spacing=4.0, scale=0.5)
+    """Four modes 12 standard deviations apart: plain SGLD stays, cycles with a large peak move."""
+    target = Mixture.grid(2, spacing=6.0, scale=0.5)
     modes = lambda p: len(np.unique(np.sign(p.draws[0, np.isfinite(p.info.log_weight[0])].reshape(-1, 2)), axis=0))
     k_plain, k_cycle = jax.random.split(key)
-    start = jnp.full((1, 2), 2.0)
+    start = jnp.full((1, 2), 3.0)
     plain = sample(k_plain, SGLD(0.02), target, start, draws=6000, chunk=6000)
     cycle = sample(k_cycle, Cyclical(SGLD(0.45), period=200, exploration=0.0), target, start, draws=6000, chunk=6000)
     assert modes(plain) == 1

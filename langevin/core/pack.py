@@ -19,12 +19,13 @@ class Packing:
 
     def __init__(self, like: PyTree):
         leaves, self.structure = jax.tree.flatten(like)
+        leaves = [u if hasattr(u, "dtype") else jnp.asarray(u) for u in leaves]
         self.dtypes = [u.dtype for u in leaves]
         self.small = [u.shape == () and (u.dtype == jnp.bool_ or _is_word(u.dtype)) for u in leaves]
 
     def pack(self, x: PyTree) -> tuple[jax.Array, list]:
         """(words, the other leaves)."""
-        leaves = jax.tree.leaves(x)
+        leaves = [jnp.asarray(u) for u in jax.tree.leaves(x)]
         words = [_to_word(u) for u, small in zip(leaves, self.small, strict=True) if small]
         others = [u for u, small in zip(leaves, self.small, strict=True) if not small]
         return (jnp.stack(words) if words else jnp.zeros(0, jnp.uint32)), others

@@ -92,7 +92,15 @@ def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout
         draw = lambda state, x: _draw(kernel, target, keep, thin, state, (wrap(x[0]), x[1]))
         if n is None:
             return lax.scan(draw, state, (keys, over))
-        return _first(n, draw, state, (keys, over), length, BLOCK if accelerated else 1)
+
+        def apart(state, x):
+            # `count` as an array of one is not packed: it is one number for all chains, their words are not
+            state, out = draw(state._replace(count=state.count[0]), x)
+            return state._replace(count=state.count[None]), out
+
+        begin = state._replace(count=state.count[None])
+        state, out = _first(n, apart, begin, (keys, over), length, BLOCK if accelerated else 1)
+        return state._replace(count=state.count[0]), out
 
     if rows == 1:
         # plain matrix products in place of batches of one
@@ -152,14 +160,11 @@ def _first(n, body, carry, xs, length, block):
     """
     at = lambda i: jax.tree.map(lambda u: lax.dynamic_index_in_dim(u, i, keepdims=False), xs)
     shapes = jax.eval_shape(lambda: body(carry, at(0))[1])
-    # `count` stays apart: it is one number for all chains, and words of a chain are not
-    inside, outside = Packing(carry._replace(count=())), Packing(shapes)
-    pack = lambda state: (inside.pack(state._replace(count=())), state.count)
-    unpack = lambda packed: inside.unpack(packed[0])._replace(count=packed[1])
+    inside, outside = Packing(carry), Packing(shapes)
 
     def slim(carry, x):
-        carry, y = body(unpack(carry), x)
-        return pack(carry), outside.pack(y)
+        carry, y = body(inside.unpack(carry), x)
+        return inside.pack(carry), outside.pack(y)
 
     def one(i, both):
         carry, out = both
@@ -173,13 +178,13 @@ def _first(n, body, carry, xs, length, block):
         return carry, jax.tree.map(lambda b, v: lax.dynamic_update_slice_in_dim(b, v, i * block, 0), out, y)
 
     packed = jax.eval_shape(outside.pack, shapes)
-    both = pack(carry), jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), packed)
+    both = inside.pack(carry), jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), packed)
     whole = 0
     if block > 1 and length >= block:
         whole = n // block
         both = lax.fori_loop(0, whole, many, both)
     carry, out = lax.fori_loop(whole * block, n, one, both)
-    return unpack(carry), outside.unpack(out)
+    return inside.unpack(carry), outside.unpack(out)
 
 
 def run(
