@@ -548,3 +548,20 @@ def test_fingerprints_are_the_same_in_another_process():
     ask = partial(subprocess.run, env=env, capture_output=True, text=True, check=True)
     one, two = (ask([sys.executable, "-c", textwrap.dedent(code)]).stdout for _ in range(2))
     assert one == two != ""
+
+
+def test_a_run_goes_on_in_the_layout_it_began_with(tmp_path, key, monkeypatch):
+    from langevin.core import place
+
+    target, start = Density(_bowl), jnp.ones((2, 3))
+    kernel, folder = SGHMC(0.1), tmp_path / "run"
+    go = lambda draws: run(jax.random.clone(key), kernel, target, start, draws=draws, chunk=5, store=folder)
+    monkeypatch.setattr(place, "layout", lambda *_: "map")
+    go(5)
+    monkeypatch.undo()
+    go(10)
+    assert Stored.at(folder).store.manifest["layout"] == "map"
+
+
+def _bowl(x):
+    return -0.5 * jnp.sum(x**2)

@@ -217,6 +217,9 @@ def run(
     k_init, k_run = jax.random.split(key)
     done, kernel, target, states = _opened(k_init, kernel, target, start, mesh, store, identity)
     layout = "vmap" if mesh is not None else place.layout(states.position, _chains(states))
+    if store is not None:
+        # as the run began, wherever it goes on: another layout would differ in the last bit
+        layout = store.manifest.setdefault("layout", layout)
     go = partial(advance, length=chunk, thin=thin, keep=keep, layout=layout)
     pieces: list[tuple[PyTree, Info]] = []
     told: set[int] = set()
