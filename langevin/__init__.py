@@ -13,7 +13,7 @@ _WHERE = {
     "Diagonal": "core.metric",
     "Dense": "core.metric",
     "PerChain": "core.kernel",
-    "advance": "core.run",
+    "advance": "core.advance",
     "run": "core.run",
     "Store": "core.store",
     "Stored": "core.store",

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from langevin.core.advance import advance
 from langevin.core.kernel import replace
 from langevin.core.posterior import sample
-from langevin.core.run import advance, begin_all
+from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.samplers.cyclical import Cyclical
 from langevin.samplers.hmc import HMC

@@ -13,9 +13,10 @@ from jax.flatten_util import ravel_pytree
 from rows import ROWS
 
 from langevin.core import noise, tree
+from langevin.core.advance import MAPPED, advance
 from langevin.core.kernel import KERNELS, describe, named, references, replace, summary
 from langevin.core.recipe import Recipe
-from langevin.core.run import MAPPED, advance, begin_all
+from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.core.types import Law
 from langevin.targets.zoo import Scales, Skew

@@ -19,9 +19,10 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from langevin.core import noise, place
+from langevin.core.advance import _advance
 from langevin.core.kernel import replace, report
 from langevin.core.record import as_record, record
-from langevin.core.run import _advance, begin_all, run
+from langevin.core.run import begin_all, run
 from langevin.core.store import Stored
 from langevin.core.target import Density
 from langevin.core.types import Law, State, position_of

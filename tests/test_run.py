@@ -12,10 +12,11 @@ import pytest
 
 from langevin.core import noise
 from langevin.core import run as loop
+from langevin.core.advance import _first, advance
 from langevin.core.kernel import PerChain, named, refresh, replace
 from langevin.core.posterior import sample
 from langevin.core.record import record
-from langevin.core.run import advance, begin_all, run
+from langevin.core.run import begin_all, run
 from langevin.core.target import Density
 from langevin.core.types import Info, Law, State
 from langevin.core.visits import EarlyStop, Progress, Watch
@@ -128,7 +129,7 @@ def test_the_first_n_iterations_of_a_scan():
     body = lambda c, x: (c + x, c * x)
     xs = jnp.arange(1.0, 11.0)
     for block in (1, 3, 64):
-        first = jax.jit(lambda n: loop._first(n, body, 0.0, xs, 10, block))
+        first = jax.jit(lambda n: _first(n, body, 0.0, xs, 10, block))
         for n in (0, 1, 3, 7, 10):
             carry, out = first(n)
             expected, ys = jax.lax.scan(body, 0.0, xs[:n])

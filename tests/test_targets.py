@@ -10,7 +10,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise
-from langevin.core.run import advance, begin_all, run
+from langevin.core.advance import advance
+from langevin.core.run import begin_all, run
 from langevin.core.target import Density, Target
 from langevin.core.types import Info, Run
 from langevin.samplers.sgld import SGLD

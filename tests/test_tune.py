@@ -6,10 +6,11 @@ import numpy as np
 import optax
 import pytest
 
+from langevin.core.advance import advance
 from langevin.core.kernel import PerChain
 from langevin.core.metric import Dense, Diagonal
 from langevin.core.posterior import sample
-from langevin.core.run import advance, begin_all, run
+from langevin.core.run import begin_all, run
 from langevin.core.target import Density
 from langevin.samplers.ascend import Ascend
 from langevin.samplers.blackjax import NUTS

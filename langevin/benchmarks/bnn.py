@@ -18,7 +18,8 @@ import numpy as np
 
 from langevin.benchmarks.overhead import log_density, problem
 from langevin.core import noise
-from langevin.core.run import advance, begin_all
+from langevin.core.advance import advance
+from langevin.core.run import begin_all
 from langevin.diagnostics.result import Result, interleaved
 from langevin.samplers.sgld import SGLD
 

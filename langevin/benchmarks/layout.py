@@ -9,7 +9,8 @@ import numpy as np
 
 from langevin.benchmarks.overhead import log_density, problem
 from langevin.core import noise, place, tree
-from langevin.core.run import advance, begin_all
+from langevin.core.advance import advance
+from langevin.core.run import begin_all
 from langevin.diagnostics.result import Result, interleaved, ratio
 from langevin.samplers.sgld import SGLD
 

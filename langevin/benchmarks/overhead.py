@@ -14,7 +14,8 @@ import numpy as np
 import optax
 
 from langevin.core import noise
-from langevin.core.run import advance, begin_all
+from langevin.core.advance import advance
+from langevin.core.run import begin_all
 from langevin.diagnostics.result import Result, interleaved, ratio
 from langevin.models.bnn import bnn
 from langevin.models.nets import MLP

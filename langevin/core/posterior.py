@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,61 +15,13 @@ import numpy as np
 
 from langevin.core import kernel as kernels
 from langevin.core import metric, place, schedule, tree
+from langevin.core.provenance import Provenance
 from langevin.core.record import as_record, is_record, is_static, show
 from langevin.core.run import _begin, join, run
 from langevin.core.store import Store, Stored, StoredInfo, StoreError, rebuild, skeleton, typed, write_file
 from langevin.core.types import Eval, Info, Key, PyTree, State
 
 GIVEN = ("observed_data", "constant_data", "predictions_constant_data")  # ArviZ groups without chains
-
-
-@dataclasses.dataclass(frozen=True)
-class Provenance:
-    """Where a result came from."""
-
-    seed: tuple[int, ...] = ()
-    versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    device: str = ""
-    layout: str = ""
-    seconds: float = 0.0
-    n_grad: int = 0
-    n_data: int = 0
-    git: str = ""
-
-    @classmethod
-    def now(cls, **known: Any) -> Provenance:
-        """Versions, device and commit of this process, with what is known of the run."""
-        device = jax.devices()[0]
-        known.setdefault("versions", versions())
-        known.setdefault("device", f"{jax.device_count()} × {device.device_kind} ({device.platform})")
-        known.setdefault("git", _commit())
-        return cls(**known)
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    import importlib.metadata as metadata
-
-    found = {"python": platform.python_version()}
-    for name in ("langevin", "jax", "jaxlib", "numpy", "optax"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _commit() -> str:
-    """The commit of this library's own checkout, or nothing when it is installed."""
-    here = Path(__file__).resolve().parents[2]
-    if not (here / ".git").exists():
-        return ""
-    ask = lambda *words: subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=5)
-    try:
-        head = ask("rev-parse", "--short", "HEAD").stdout.strip()
-        return head + ("+changes" if ask("status", "--porcelain").stdout.strip() else "")
-    except (OSError, subprocess.SubprocessError):
-        return ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,7 @@
-"""The only sampling loop: compiled chunks of steps, chains on the leading axis, host visits between chunks.
+"""The host's half of the only sampling loop: start, chunks, store, visits, interruption.
 
-`advance` is the compiled core, pure and (with n=None) differentiable; `run` is the host's half: start, chunks,
-store, visits, interruption. The key of a draw is split(fold_in(key, steps taken before it))[chain], so results do
-not depend on how the draws are cut into chunks, and a run continues from its states and its key alone.
+Chains are on the leading axis, always. Between compiled chunks (`advance`) the host looks: progress, checkpoints,
+streaming to disk, re-centring, early stop. Nothing of it happens inside a scan.
 """
 
 from __future__ import annotations
@@ -16,175 +15,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.sharding import Mesh
 
-from langevin.core import noise, place, tree
-from langevin.core.kernel import Kernel, PerChain, reduced, refresh
-from langevin.core.pack import Packing
-from langevin.core.record import as_record
+from langevin.core import place, tree
+from langevin.core.advance import MAPPED, Keep, advance, chains_of
+from langevin.core.kernel import Kernel, PerChain
 from langevin.core.store import Store
 from langevin.core.target import Target
 from langevin.core.types import Info, Key, PyTree, Run, State, position_of
 
 Visit = Callable[[int, Any, Any, State, Run], tuple[Any, Any, State] | None]
-Keep = Callable[[State], PyTree]
-
-MAPPED = State(0, 0, 0, 0, 0, None)  # `count` is one number for all chains
-UNROLL = 4  # steps in one turn of the loop on an accelerator, which shares the launches of counters and outputs
-BLOCK = 64  # draws between two looks at a traced loop bound on an accelerator, where a look costs 10-20 µs
-
-
-def advance(
-    key: Key,
-    kernel: Kernel | PerChain,
-    target: Target,
-    states: State,
-    *,
-    length: int,
-    thin: int = 1,
-    keep: Keep = position_of,
-    over: PyTree = None,
-    n: Any = None,
-    layout: str | None = None,
-) -> Run:
-    """`length` draws of `thin` steps each, or the first n of them (a traced number: no new compilation).
-
-    With `over` (a tree with leading axis length·thin) step k uses target.at(over[k]): the state is refreshed to it and
-    the change of log density at that point is added to Info.log_weight, so annealing weights are sums of log_weight.
-    """
-    keep = as_record(keep)
-    if layout is None:
-        layout = place.layout(states.position, _chains(states))
-    accelerated = jax.default_backend() != "cpu"
-    return _advance(
-        key,
-        kernel,
-        target,
-        states,
-        keep,
-        over,
-        n,
-        length=length,
-        thin=thin,
-        layout=layout,
-        accelerated=accelerated,
-    )
-
-
-@partial(jax.jit, static_argnames=("length", "thin", "layout", "accelerated"))
-def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout, accelerated):
-    chains, group = _chains(states), getattr(kernel, "group", 1)
-    rows = chains // group
-    per_chain = isinstance(kernel, PerChain)
-    inner = kernel.kernel if per_chain else kernel
-    over = None if over is None else jax.tree.map(lambda u: u.reshape(length, thin, *u.shape[1:]), over)
-    fold = lambda u: u.reshape(rows, group, *u.shape[1:])
-    if group > 1:
-        states = State(*(jax.tree.map(fold, part) for part in states[:-1]), count=states.count)
-
-    # split once a chunk, outside the loop; a draw's key depends on the steps before it, not on the chunk
-    counts = states.count + thin * _stride(inner) * jnp.arange(length, dtype=jnp.int32)
-    keys = jax.vmap(lambda k: jax.random.split(k, rows))(jax.vmap(partial(jax.random.fold_in, key))(counts))
-    keys, wrap = noise.words(keys)
-
-    def chain(keys, kernel, state):
-        draw = lambda state, x: _draw(kernel, target, keep, thin, state, (wrap(x[0]), x[1]))
-        if n is None:
-            return lax.scan(draw, state, (keys, over))
-
-        def apart(state, x):
-            # `count` as an array of one is not packed: it is one number for all chains, their words are not
-            state, out = draw(state._replace(count=state.count[0]), x)
-            return state._replace(count=state.count[None]), out
-
-        begin = state._replace(count=state.count[None])
-        state, out = _first(n, apart, begin, (keys, over), length, BLOCK if accelerated else 1)
-        return state._replace(count=state.count[0]), out
-
-    if rows == 1:
-        # plain matrix products in place of batches of one
-        first, again = partial(jax.tree.map, lambda u: u[0]), partial(jax.tree.map, lambda u: u[None])
-        state = State(*map(first, states[:-1]), count=states.count)
-        state, (kept, info) = chain(keys[:, 0], first(inner) if per_chain else inner, state)
-        states, kept, info = State(*map(again, state[:-1]), count=state.count), again(kept), again(info)
-    elif layout == "vmap":
-        axes = (1, 0 if per_chain else None, MAPPED)
-        states, (kept, info) = jax.vmap(chain, axes, (MAPPED, 0))(keys, inner, states)
-    else:
-        count = states.count
-        parts = (jnp.swapaxes(keys, 0, 1), inner if per_chain else (), states._replace(count=()))
-        alone = lambda part: chain(part[0], part[1] if per_chain else inner, part[2]._replace(count=count))
-        states, (kept, info) = lax.map(alone, parts)
-        states = states._replace(count=states.count[0])
-    if group > 1:
-        unfold = lambda u: u.reshape(chains, *u.shape[2:])
-        states = State(*(jax.tree.map(unfold, part) for part in states[:-1]), count=states.count)
-        kept, info = jax.tree.map(lambda u: jnp.moveaxis(u, 2, 1).reshape(chains, length, *u.shape[3:]), (kept, info))
-    return Run(states, kept, info)
-
-
-def _draw(kernel, target, keep, thin, state, x):
-    """One draw of one chain: `thin` steps, then what is kept of the state and the reduced Info."""
-    key, over = x
-
-    def step(state, x):
-        key, beta = x
-        if beta is None:
-            return kernel.step(key, state, target)
-        # annealing: move to the next target of the path, collect the change of log density, then step on it
-        k_refresh, k_step = jax.random.split(key)
-        there = target.at(beta)
-        new = refresh(k_refresh, state, there)
-        gain = new.eval.log_density - state.eval.log_density
-        state, info = kernel.step(k_step, new, there)
-        return state, info._replace(log_weight=info.log_weight + gain)
-
-    if thin == 1:
-        beta = None if over is None else jax.tree.map(lambda u: u[0], over)
-        state, info = step(state, (key, beta))
-    else:
-        words, wrap = noise.words(jax.random.split(key, thin))
-        state, infos = lax.scan(lambda s, x: step(s, (wrap(x[0]), x[1])), state, (words, over))
-        info = reduced(infos)
-        if over is not None:
-            info = info._replace(log_weight=jnp.sum(infos.log_weight, axis=0))
-    return state, (keep(state), info)
-
-
-def _first(n, body, carry, xs, length, block):
-    """The first n ≤ length iterations of a scan, n traced; outputs beyond n are zeros.
-
-    Scalars, carried or put out, travel as words of one array. On an accelerator the bound is looked at once a block of
-    iterations, then once for each of the rest.
-    """
-    at = lambda i: jax.tree.map(lambda u: lax.dynamic_index_in_dim(u, i, keepdims=False), xs)
-    shapes = jax.eval_shape(lambda: body(carry, at(0))[1])
-    inside, outside = Packing(carry), Packing(shapes)
-
-    def slim(carry, x):
-        carry, y = body(inside.unpack(carry), x)
-        return inside.pack(carry), outside.pack(y)
-
-    def one(i, both):
-        carry, out = both
-        carry, y = slim(carry, at(i))
-        return carry, jax.tree.map(lambda b, v: lax.dynamic_update_index_in_dim(b, v, i, 0), out, y)
-
-    def many(i, both):
-        carry, out = both
-        part = jax.tree.map(lambda u: lax.dynamic_slice_in_dim(u, i * block, block), xs)
-        carry, y = lax.scan(slim, carry, part, unroll=UNROLL)
-        return carry, jax.tree.map(lambda b, v: lax.dynamic_update_slice_in_dim(b, v, i * block, 0), out, y)
-
-    packed = jax.eval_shape(outside.pack, shapes)
-    both = inside.pack(carry), jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), packed)
-    whole = 0
-    if block > 1 and length >= block:
-        whole = n // block
-        both = lax.fori_loop(0, whole, many, both)
-    carry, out = lax.fori_loop(whole * block, n, one, both)
-    return inside.unpack(carry), outside.unpack(out)
 
 
 def run(
@@ -216,7 +56,7 @@ def run(
     identity = dict(key=key, kernel=kernel, target=target, start=start, thin=thin, warmup=warmup, keep=keep)
     k_init, k_run = jax.random.split(key)
     done, kernel, target, states = _opened(k_init, kernel, target, start, mesh, store, identity)
-    layout = "vmap" if mesh is not None else place.layout(states.position, _chains(states))
+    layout = "vmap" if mesh is not None else place.layout(states.position, chains_of(states))
     if store is not None:
         # as the run began, wherever it goes on: another layout would differ in the last bit
         layout = store.manifest.setdefault("layout", layout)
@@ -240,7 +80,7 @@ def run(
                 stop |= _written(store, done, kernel, target, states, None if warming else (kept, info))
             elif not warming:
                 pieces.append((kept, info))
-            if stop or len(told) == _chains(states):
+            if stop or len(told) == chains_of(states):
                 break
     finally:
         for visit in visits:
@@ -357,16 +197,6 @@ def join(pieces: list[tuple[PyTree, Info]]) -> tuple[PyTree, Info]:
     if not pieces:
         raise RuntimeError("run: stopped before the first draw was kept.")
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *pieces)
-
-
-def _chains(states: State) -> int:
-    return jax.tree.leaves(states.position)[0].shape[0]
-
-
-def _stride(kernel) -> int:
-    """By how much one step advances `count`: 1, unless a kernel made of kernels takes several steps as one."""
-    inner = getattr(kernel, "kernel", None)
-    return getattr(kernel, "stride", 1) * (1 if inner is None else _stride(inner))
 
 
 def _check(least: int = 1, **counts: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from langevin.core.posterior import Provenance
+from langevin.core.provenance import Provenance
 
 
 @dataclasses.dataclass

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from langevin.core.advance import MAPPED, advance
 from langevin.core.kernel import PerChain, replace
 from langevin.core.record import record
-from langevin.core.run import MAPPED, advance
 from langevin.core.types import Key, Law, State
 
 

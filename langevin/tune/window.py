@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core import tree
+from langevin.core.advance import MAPPED
 from langevin.core.kernel import PerChain, refresh, replace
 from langevin.core.metric import Dense, Diagonal
-from langevin.core.run import MAPPED
 from langevin.core.types import Key, State
 from langevin.samplers.blackjax import NUTS
 from langevin.tune.dual_averaging import seek
