@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from langevin.core import noise, place
+from langevin.core import noise, place, tree
 from langevin.core.kernel import Kernel, PerChain, reduced, refresh
 from langevin.core.pack import Packing
 from langevin.core.record import as_record
@@ -24,7 +24,8 @@ from langevin.core.types import Key, PyTree, Run, State, position_of
 Keep = Callable[[State], PyTree]
 
 MAPPED = State(0, 0, 0, 0, 0, None)  # `count` is one number for all chains
-UNROLL = 4  # steps in one turn of the loop on an accelerator, which shares the launches of counters and outputs
+UNROLL = 8  # steps in one turn of the loop on an accelerator, which share the launches of counters and outputs
+SMALL = 1 << 20  # numbers in all positions below which launches, not arithmetic, set the pace there
 BLOCK = 64  # draws between two looks at a traced loop bound on an accelerator, where a look costs 10-20 µs
 
 
@@ -68,7 +69,7 @@ def advance(
 @partial(jax.jit, static_argnames=("length", "thin", "layout", "accelerated"))
 def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout, accelerated):
     chains, group = chains_of(states), getattr(kernel, "group", 1)
-    rows = chains // group
+    rows, small = chains // group, tree.size(states.position) <= SMALL
     per_chain = isinstance(kernel, PerChain)
     inner = kernel.kernel if per_chain else kernel
     over = None if over is None else jax.tree.map(lambda u: u.reshape(length, thin, *u.shape[1:]), over)
@@ -92,7 +93,8 @@ def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout
             return state._replace(count=state.count[None]), out
 
         begin = state._replace(count=state.count[None])
-        state, out = _first(n, apart, begin, (keys, over), length, BLOCK if accelerated else 1)
+        pace = (BLOCK, UNROLL if small else 1) if accelerated else (1, 1)
+        state, out = _first(n, apart, begin, (keys, over), length, *pace)
         return state._replace(count=state.count[0]), out
 
     if rows == 1:
@@ -145,7 +147,7 @@ def _draw(kernel, target, keep, thin, state, x):
     return state, (keep(state), info)
 
 
-def _first(n, body, carry, xs, length, block):
+def _first(n, body, carry, xs, length, block=1, unroll=1):
     """The first n ≤ length iterations of a scan, n traced; outputs beyond n are zeros.
 
     Scalars, carried or put out, travel as words of one array. On an accelerator the bound is looked at once a block
@@ -167,7 +169,7 @@ def _first(n, body, carry, xs, length, block):
     def many(i, both):
         carry, out = both
         part = jax.tree.map(lambda u: lax.dynamic_slice_in_dim(u, i * block, block), xs)
-        carry, y = lax.scan(slim, carry, part, unroll=UNROLL)
+        carry, y = lax.scan(slim, carry, part, unroll=unroll)
         return carry, jax.tree.map(lambda b, v: lax.dynamic_update_slice_in_dim(b, v, i * block, 0), out, y)
 
     packed = jax.eval_shape(outside.pack, shapes)
