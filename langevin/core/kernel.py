@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import pkgutil
 import re
 import sys
@@ -135,7 +136,7 @@ class Described:
 
 def describe(cls: type) -> list[Described]:
     """The fields of a record with their meaning, from the `field: meaning` lines of the class docstring."""
-    words = dict(re.findall(r"^ {4,}(\w+): (.+(?:\n {6,}.+)*)", cls.__doc__ or "", flags=re.M))
+    words = dict(re.findall(r"^(\w+): (.+(?:\n {2,}.+)*)", inspect.cleandoc(cls.__doc__ or ""), flags=re.M))
     return [
         Described(f.name, f.default, is_static(f), re.sub(r"\s+", " ", words.get(f.name, "")))
         for f in dataclasses.fields(cls)

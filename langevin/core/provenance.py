@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from langevin import __version__
+
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
@@ -38,8 +40,8 @@ def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
     import importlib.metadata as metadata
 
-    found = {"python": platform.python_version()}
-    for name in ("langevin", "jax", "jaxlib", "numpy", "optax"):
+    found = {"python": platform.python_version(), "langevin": __version__}
+    for name in ("jax", "jaxlib", "numpy", "optax"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
