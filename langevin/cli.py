@@ -54,12 +54,13 @@ def bench(
             print(f"{n:10} {_first_line('langevin.benchmarks.' + n)}")
         return
     if every:
-        texts = []
         for n in names:
             path = out / f"{n}.json" if out else None
-            texts.append(_run(f"langevin.benchmarks.{n}", path, seed, size, None, quiet).markdown())
+            _run(f"langevin.benchmarks.{n}", path, seed, size, None, quiet)
         if out:
-            (out / "README.md").write_text("# Benchmarks\n\n" + "\n".join(texts))
+            from langevin.diagnostics.result import markdown
+
+            (out / "README.md").write_text(markdown(out))
         return
     if name not in names:
         _fail(f"bench: there is no benchmark named {name!r}; there are {', '.join(names)}.")

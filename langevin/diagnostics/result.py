@@ -40,13 +40,18 @@ class Result:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n")
 
-    def markdown(self) -> str:
-        """Figures with their bars, as a table."""
-        lines = [f"### {self.name}", "", "| figure | measured | bar |", "|---|---|---|"]
-        lines += [f"| {k} | {_short(v)} | {self.bars.get(k, '')} |" for k, v in self.figures.items()]
-        where = self.as_dict()["provenance"]
-        lines += ["", f"`langevin bench {self.name}` on {where['device']}, {where['versions']}, {where['git']}", ""]
-        return "\n".join(lines)
+
+def markdown(folder: str | Path) -> str:
+    """The figures of every JSON file below a folder with their bars, as one table."""
+    lines = ["# Benchmarks", "", "`make bench` measures these and writes the JSON files beside this page.", ""]
+    lines += ["| benchmark | figure | measured | bar | where |", "|---|---|---|---|---|"]
+    for file in sorted(Path(folder).rglob("*.json")):
+        body = json.loads(file.read_text())
+        where = body["provenance"]
+        place = f"{where['device']}, JAX {where['versions']['jax']}, {where['git'] or 'installed'}"
+        for name, value in body["figures"].items():
+            lines.append(f"| {body['name']} | {name} | {value} | {body['bars'].get(name, '')} | {place} |")
+    return "\n".join(lines) + "\n"
 
 
 def interleaved(runs: dict[str, Callable[[int], Any]], repeats: int = 7) -> dict[str, list[float]]:
