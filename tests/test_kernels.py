@@ -108,6 +108,27 @@ def test_temperature(name, key):
     assert np.all(np.abs(z) < 5), f"{name} at T = 1/4: z =\n{np.round(z, 1)}"
 
 
+@pytest.fixture(scope="module")
+def compilations():
+    from langevin.benchmarks.compile import Counter
+
+    return Counter()
+
+
+@pytest.mark.parametrize("name", rows(SAMPLED))
+def test_new_numbers_do_not_recompile(name, key, compilations):
+    """Another step size (an np.float64), another temperature (an int) and another key run the same program."""
+    kernel, row = ROWS[name].kernel, ROWS[name]
+    k_first, k_again = jax.random.split(key)
+    measured(k_first, kernel, TARGETS["scales"], row)
+    inner = kernel.kernel if hasattr(kernel, "kernel") else kernel
+    h = getattr(inner, "step_size", None)
+    changed = dict(temperature=1, **({} if h is None else {"step_size": np.float64(h) * 0.9}))
+    before = compilations.count
+    measured(k_again, replace(kernel, **changed), TARGETS["scales"], row)
+    assert compilations.count == before
+
+
 @pytest.mark.parametrize("name", rows(SAMPLED))
 def test_arrives(name, key):
     """From dispersed starts R̂ of x and of x² comes below 1.02."""
