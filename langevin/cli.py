@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import pkgutil
@@ -75,7 +76,6 @@ def kernels(
 ) -> None:
     """What each kernel is, its invariant law, its fields and its references."""
     from langevin.core import kernel as core
-    from langevin.core.record import show
 
     try:
         core.named(name or "sgld")
@@ -101,7 +101,6 @@ def kernels(
         table.add_row(field.name, row["fields"][field.name]["default"], field.words)
     console.print(table)
     console.print("\n" + "\n".join(row["references"]))
-    del show
 
 
 def main() -> None:
@@ -167,7 +166,7 @@ def _kernel_row(name: str, cls: type) -> dict:
     from langevin.core.record import show
 
     fields = {
-        f.name: {"default": "required" if _required(f.default) else show(f.default), "meaning": f.words}
+        f.name: {"default": "required" if f.default is dataclasses.MISSING else show(f.default), "meaning": f.words}
         for f in core.describe(cls)
     }
     try:
@@ -175,12 +174,6 @@ def _kernel_row(name: str, cls: type) -> dict:
     except TypeError:  # a kernel made of a kernel has no law of its own
         law = "that of its inner kernel"
     return dict(summary=core.summary(cls), law=law, fields=fields, references=core.references(cls))
-
-
-def _required(default) -> bool:
-    import dataclasses
-
-    return default is dataclasses.MISSING
 
 
 def _modules(package: str) -> list[str]:
