@@ -19,6 +19,7 @@ from langevin.core.recipe import Recipe
 from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.core.types import Law
+from langevin.targets.bayes import Bayes
 from langevin.targets.zoo import Scales, Skew
 
 CHAINS, DRAWS = 4096, 40
@@ -184,6 +185,24 @@ def test_n_grad_is_what_a_counting_target_counts(name, key):
             state, info = kernel.step(k, state, target)
             total += int(info.n_grad)
     assert total == len(count)
+
+
+def flat_prior(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def residuals(x, data):
+    return -0.5 * (data - x[0]) ** 2
+
+
+@pytest.mark.parametrize("name", rows(n for n in SAMPLED if not n.startswith(("nuts", "blackjax"))))
+def test_every_key_is_used_once_on_a_minibatched_target(name, key):
+    """The reuse checker sees noise and batch only where a batch is drawn: an exact target would hide a reuse."""
+    target, kernel = Bayes(flat_prior, residuals, jnp.arange(8.0), batch=2), ROWS[name].kernel
+    k_init, k_step = jax.random.split(key)
+    state = jax.jit(kernel.init)(k_init, jnp.zeros(2), target)
+    state, info = jax.jit(kernel.step)(k_step, state, target)
+    assert int(info.n_data) == 2 * int(info.n_grad)
 
 
 def walled(x):

@@ -45,10 +45,9 @@ def like(key: Key, x: PyTree, kind: Noise = "normal") -> PyTree:
     leaves, structure = jax.tree.flatten(x)
     if not leaves:
         return x
-    # a key of its own for every leaf by fold_in, not by split: it fuses with what uses it, where an array of keys
-    # would be one more launch on an accelerator
-    draw = DRAWS[kind]
-    drawn = [draw(jax.random.fold_in(key, i), u.shape).astype(u.dtype) for i, u in enumerate(leaves)]
+    # split, not fold_in: the reuse checker does not take fold_in for a use, and would not see a key used twice
+    keys = jax.random.split(key, len(leaves)) if len(leaves) > 1 else [key]
+    drawn = [DRAWS[kind](k, u.shape).astype(u.dtype) for k, u in zip(keys, leaves, strict=True)]
     return jax.tree.unflatten(structure, drawn)
 
 
