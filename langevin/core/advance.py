@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from langevin.core import noise, place, tree
-from langevin.core.kernel import Kernel, PerChain, reduced, refresh
+from langevin.core.kernel import Kernel, PerChain, combined, refresh
 from langevin.core.pack import Packing
 from langevin.core.record import as_record
 from langevin.core.target import Target
@@ -140,10 +140,19 @@ def _draw(kernel, target, keep, thin, state, x):
         state, info = step(state, (key, beta))
     else:
         words, wrap = noise.words(jax.random.split(key, thin))
-        state, infos = lax.scan(lambda s, x: step(s, (wrap(x[0]), x[1])), state, (words, over))
-        info = reduced(infos)
-        if over is not None:
-            info = info._replace(log_weight=jnp.sum(infos.log_weight, axis=0))
+        at = lambda x: step(x[0], (wrap(x[1]), x[2]))
+        beta = None if over is None else jax.tree.map(lambda u: u[0], over)
+        shape = jax.eval_shape(lambda: at((state, words[0], beta))[1])
+        nothing = jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), shape)._replace(ok=jnp.ones(shape.ok.shape, bool))
+
+        def more(carry, x):
+            # Info is summed up on the way: stacking it would write seven arrays a step
+            (state, total), (word, beta) = carry, x
+            state, info = at((state, word, beta))
+            return (state, combined(total, info, weights="last" if over is None else "sum")), None
+
+        (state, info), _ = lax.scan(more, (state, nothing), (words, over))
+        info = info._replace(acceptance=info.acceptance / thin)
     return state, (keep(state), info)
 
 

@@ -12,6 +12,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import warnings
 from typing import Any, Protocol, dataclass_transform, runtime_checkable
 
 import jax
@@ -102,6 +103,17 @@ def report(state: State, *, acceptance=1.0, energy_error=0.0, log_weight=0.0, n_
     )
 
 
+def combined(total: Info, info: Info, *, weights: str = "last") -> Info:
+    """The Info of a stretch and of the step after it; acceptance is summed and yet to be divided."""
+    return info._replace(
+        log_weight=info.log_weight if weights == "last" else total.log_weight + info.log_weight,
+        acceptance=total.acceptance + info.acceptance,
+        n_grad=total.n_grad + info.n_grad,
+        n_data=total.n_data + info.n_data,
+        ok=total.ok & info.ok,
+    )
+
+
 def reduced(infos: Info) -> Info:
     """The Info of several steps as one: last of what is a state, mean of rates, sums of costs, all of ok."""
     last = Info(*(u[-1] for u in infos))
@@ -111,6 +123,16 @@ def reduced(infos: Info) -> Info:
         n_data=jnp.sum(infos.n_data, axis=0),
         ok=jnp.all(infos.ok, axis=0),
     )
+
+
+TOLD: set[str] = set()
+
+
+def warn_once(sentence: str) -> None:
+    """Say it to the user, once a process: kernels are rebuilt by every `replace`."""
+    if sentence not in TOLD:
+        TOLD.add(sentence)
+        warnings.warn(sentence, UserWarning, stacklevel=4)
 
 
 def metropolis(key: Key, energy_error: Scalar, new: State, old: State) -> tuple[State, Scalar]:
