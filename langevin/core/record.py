@@ -45,7 +45,7 @@ def is_record(value: Any) -> bool:
 @dataclass_transform(frozen_default=True, field_specifiers=(static, positive, nonnegative, dataclasses.field))
 def record(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree."""
-    after = cls.__dict__.get("__post_init__")
+    after = getattr(cls, "__post_init__", None)
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

@@ -7,7 +7,8 @@ kernel's. `Exact` gives a closed-form density the mini-batch half of the protoco
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +62,14 @@ class Density(Exact):
 
     def log_density(self, position):
         return self.fn(position, *self.args)
+
+
+def minibatched(target: Any) -> bool:
+    """Whether evaluations are estimates: `batch` (or `stochastic`) is set on the target or on one it is made of."""
+    if getattr(target, "stochastic", getattr(target, "batch", None) is not None):
+        return True
+    parts = [getattr(target, f.name) for f in fields(target)] if is_dataclass(target) else []
+    return any(minibatched(part) for part in parts if hasattr(part, "evaluate"))
 
 
 def look(key: Key, target: Target, feed: Feed, position: PyTree) -> tuple[Eval, Feed]:

@@ -50,6 +50,12 @@ def zeros_like(x: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, x)
 
 
+def fill(value: PyTree, like: PyTree) -> PyTree:
+    """A number as a tree like the other; a tree as it is."""
+    number = jax.tree_util.all_leaves([value]) and jnp.ndim(value) == 0
+    return jax.tree.map(lambda _: value, like) if number else value
+
+
 def where(condition: Scalar, x: PyTree, y: PyTree) -> PyTree:
     """x if the scalar condition holds, else y; keys and integers included."""
     return jax.tree.map(lambda u, v: jnp.where(condition, u, v), x, y)

@@ -41,6 +41,10 @@ class Model:
     program: tuple = static(default=((), None))
     plates: tuple = static(default=())
 
+    @property
+    def stochastic(self) -> bool:
+        return bool(self.plates)
+
     def constrain(self, position: PyTree) -> PyTree:
         """The latent sites on their own supports, and the deterministic sites, of one position."""
         from numpyro.infer.util import constrain_fn

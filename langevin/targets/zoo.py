@@ -1,7 +1,9 @@
 r"""Targets whose truth is known, for tests, audits and benchmarks.
 
 All but the last two have `mean` and `variance` (trees like the position, variances per coordinate) and `exact(key, n)`,
-n independent draws with a leading axis. `log_z` is the log of the integral of e^{log_density}:
+n independent draws with a leading axis. Gaussian, Banana, Funnel and Scales have `latent(position)`, which takes a
+draw to d independent N(0, 1), so that one histogram serves all coordinates. `log_z` is the log of the integral of
+e^{log_density}:
 
     Gaussian, Banana, Funnel, Mixture, Rings, Skew, Scales    0: normalised in closed form
     EightSchools                                              −31.3113, by quadrature over τ (the rest is Gaussian)
@@ -25,6 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.scipy.special import logsumexp, ndtr
 
 from langevin.core.record import positive, record, static
@@ -81,6 +84,10 @@ class Gaussian(Exact):
         return cls(np.zeros(d), np.outer(scale, scale) * rho**apart)
 
     @property
+    def independent(self) -> bool:
+        return self.covariance.ndim == 1
+
+    @property
     def cov(self) -> jax.Array:
         return jnp.diag(self.covariance) if self.covariance.ndim == 1 else self.covariance
 
@@ -97,6 +104,11 @@ class Gaussian(Exact):
     def exact(self, key: Key, n: int) -> jax.Array:
         z = jax.random.normal(key, (n, self.mean.shape[0]))
         return self.mean[None] + (z * self.factor[None] if self.factor.ndim == 1 else z @ self.factor.T)
+
+    def latent(self, position) -> jax.Array:
+        """L⁻¹ (x − mean): independent N(0, 1)."""
+        x = position - self.mean
+        return self.whiten * x if self.whiten.ndim == 1 else self.whiten @ x
 
 
 @record
@@ -140,6 +152,12 @@ class Banana(Exact):
         second = z[..., 1] + self.curvature * (first**2 - self.scale**2)
         return jnp.stack([first, second], axis=-1).reshape(n, self.d)
 
+    def latent(self, position) -> jax.Array:
+        """The plane unbent: independent N(0, 1)."""
+        first, second = position[0::2], position[1::2]
+        straight = second - self.curvature * (first**2 - self.scale**2)
+        return jnp.stack([first / self.scale, straight], axis=-1).reshape(self.d)
+
 
 @record
 class Funnel(Exact):
@@ -173,6 +191,11 @@ class Funnel(Exact):
         z = jax.random.normal(key, (n, self.d))
         v = self.scale * z[:, :1]
         return jnp.concatenate([v, z[:, 1:] * jnp.exp(0.5 * v)], axis=1)
+
+    def latent(self, position) -> jax.Array:
+        """v/scale and x e^{−v/2}: independent N(0, 1)."""
+        v, x = position[:1], position[1:]
+        return jnp.concatenate([v / self.scale, x * jnp.exp(-0.5 * v)])
 
 
 @record
@@ -314,6 +337,7 @@ class Skew(Exact):
         default_factory=lambda: {"a": jnp.array([0.5, 1.0, 2.0]), "b": jnp.asarray(0.7, float)}
     )
     log_z = 0.0
+    independent = True
 
     @property
     def variance(self) -> PyTree:
@@ -353,6 +377,7 @@ class Scales(Exact):
         default_factory=lambda: {"a": jnp.array([0.5, 1.0, 2.0]), "b": jnp.array([[0.7, 1.4], [1.2, 0.6]])}
     )
     log_z = 0.0
+    independent = True
 
     @property
     def variance(self) -> PyTree:
@@ -369,6 +394,10 @@ class Scales(Exact):
     def exact(self, key: Key, n: int) -> PyTree:
         one = lambda k, m, s: m[None] + s[None] * jax.random.normal(k, (n, *m.shape))
         return jax.tree.map(one, _keys(key, self.mean), self.mean, self.scale)
+
+    def latent(self, position) -> jax.Array:
+        """(x − mean)/scale of every coordinate: independent N(0, 1)."""
+        return ravel_pytree(jax.tree.map(lambda x, m, s: (x - m) / s, position, self.mean, self.scale))[0]
 
 
 @record
@@ -422,6 +451,14 @@ def laplace_truth(key: Key, target, d: int, n: int = 20_000, inflate: float = 1.
 
     The standard error of a mean is √(variance / ess); `inflate` widens the proposal, so that no weight is large.
     """
+    x, log_w = laplace_draws(key, target, d, n, inflate)
+    w = jax.nn.softmax(log_w)
+    mean = w @ x
+    return Truth(mean, w @ (x - mean[None]) ** 2, logsumexp(log_w) - math.log(n), 1.0 / jnp.sum(w**2))
+
+
+def laplace_draws(key: Key, target, d: int, n: int, inflate: float = 1.3) -> tuple[jax.Array, jax.Array]:
+    """n draws of that Laplace approximation and their log importance weights."""
 
     def newton(x, _):
         g, h = jax.grad(target.log_density)(x), jax.hessian(target.log_density)(x)
@@ -433,10 +470,7 @@ def laplace_truth(key: Key, target, d: int, n: int = 20_000, inflate: float = 1.
     z = jax.random.normal(key, (n, d))
     x = mode[None] + jax.scipy.linalg.solve_triangular(root.T, z.T, lower=False).T
     log_q = jnp.sum(-0.5 * z**2 - 0.5 * LOG_2PI, axis=1) + jnp.sum(jnp.log(jnp.diagonal(root)))
-    log_w = jax.lax.map(target.log_density, x, batch_size=256) - log_q
-    w = jax.nn.softmax(log_w)
-    mean = w @ x
-    return Truth(mean, w @ (x - mean[None]) ** 2, logsumexp(log_w) - math.log(n), 1.0 / jnp.sum(w**2))
+    return x, jax.lax.map(target.log_density, x, batch_size=256) - log_q
 
 
 def _log_prior(weight):

@@ -1,0 +1,308 @@
+r"""Langevin dynamics in a metric that depends on where it is, and every way to pay for Γ.
+
+With D(θ) the inverse metric, the law of
+
+    dθ = [D ∇log p + T Γ] dt + √(2 T D) dW,      Γ_i = Σ_j ∂_j D_ij,
+
+is p^(1/T); without Γ it is p^(1/T)/D in one dimension, for independent coordinates with D_i = D_i(θ_i), and for
+D = ψ(θ) I (where it reads p^(1/T)/ψ); in general it has no closed form. With s = √(2Th), R = √D and ξ of unit variance,
+a step is θ' = θ + h (D g + T Γ̂) + s η, and
+
+    correction    Γ̂                         η                           looks at the target a step
+    none          0                         R(θ) ξ                      1
+    exact         Γ(θ)                      R(θ) ξ                      1, and d differentiated (0 if D is of θ alone)
+    hutchinson    ∂_{Rv}[D R⁻¹v], v = ±1    R(θ) ξ                      1, and 1 differentiated
+    rfd           [D(θ+δv) − D(θ)]v/δ       R(θ) ξ                      2
+    fixman        0                         ½[D(θ) + D(y)] R(θ)⁻¹ ξ     2
+    hk2           0                         R(y) ξ, for diagonal D      2
+    pec           0                         R(y) ξ, or as fixman        1
+
+with y = θ + s R(θ)ξ the predicted end of the step. Why η carries Γ: E[R_i(y)ξ_i] = s R_i ∂_i R_i = (s/2) ∂_i D_i for a
+diagonal D, and s·(s/2) = h T; likewise E[½(D(y) − D(θ)) R⁻¹ξ] = (s/2) ∇·D for any D. `pec` looks at the target only at
+y, predicted with the gradient and metric of the last y,
+
+    y = θ + h D₋g₋ + s R₋ξ,      θ' = θ + (h/2)(D₋g₋ + D g) + s η,      D, g at y,
+
+which is right because θ and the last y are O(h) apart. For constant D it is a trapezoidal rule of order 2. All are
+of weak order 1; `pec` is stable for h D|∇²log p| < 1, the others for 2.
+
+On a mini-batched target a metric and a drift from the same batch give E[D(ĝ)ĝ] ≠ E[D]E[ĝ], a bias that stays as
+h → 0 and can exceed that of Γ. So a corrected kernel takes its metric from a batch of its own, `metric_batch` of the
+drift's in size, the same at both of its points; the law is then p^(1/T) for any size of it.
+
+`eval` is at y and not at `position` under `pec`.
+
+References
+----------
+Girolami & Calderhead (2011), Riemann manifold Langevin and Hamiltonian Monte Carlo methods, eq. (10).
+Ma, Chen & Fox (2015), A complete recipe for stochastic gradient MCMC, eqs. (3)-(5).
+Rensmeyer & Niggemann (2024), On the convergence of locally adaptive and scalable diffusion-based sampling methods, §3.
+Fixman (1978), Simulation of polymer dynamics I; Hütter & Öttinger (1998), Fluctuation-dissipation theorem, kinetic
+    stochastic integral and efficient simulations (½[D(θ) + D(y)]R⁻¹ξ).
+Hänggi & Thomas (1982), Stochastic processes: time evolution, symmetries and linear response (the end-point rule).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, get_args
+
+import jax
+import jax.numpy as jnp
+
+from langevin.core import divergence, noise, tree
+from langevin.core.kernel import begin, report, warn_once
+from langevin.core.record import record
+from langevin.core.schedule import at
+from langevin.core.target import Exact, look, minibatched
+from langevin.core.types import Law, PyTree, Scalar
+
+Correction = Literal["auto", "none", "exact", "hutchinson", "rfd", "fixman", "hk2", "pec"]
+OWN_BATCH = 1 / 8  # of the drift's batch: what a corrected kernel's metric looks at unless told otherwise
+
+
+class Metric(Protocol):
+    """D as a small record. `kind` says what D depends on, which decides what correction is right.
+
+    "gradient": the present gradient alone. "position": θ alone, and `divergence` is closed. "frozen": nothing present,
+    Γ = 0. "moving": a moving average, for which no correction is right.
+    """
+
+    @property
+    def kind(self) -> Literal["gradient", "position", "frozen", "moving"]: ...
+    @property
+    def diagonal(self) -> bool: ...
+    def start(self, position: PyTree) -> PyTree: ...  # running statistics, before the first gradient
+    def update(self, memory: PyTree, grad: PyTree, count: Scalar) -> PyTree: ...
+    def geometry(self, memory: PyTree, grad: PyTree, position: PyTree) -> PyTree: ...  # whatever `apply` needs
+    def apply(self, geometry: PyTree, v: PyTree) -> PyTree: ...  # D v
+    def root(self, geometry: PyTree, v: PyTree) -> PyTree: ...  # √D v
+    def unroot(self, geometry: PyTree, v: PyTree) -> PyTree: ...  # √D⁻¹ v
+    def tilt(self, geometry: PyTree) -> Scalar: ...  # log of what divides p when Γ is dropped
+    @property
+    def words(self) -> str: ...  # D as a formula
+
+    # kind "position" adds divergence(position); kind "moving" adds decay and instant(), itself without memory
+
+
+class Riemann:
+    """Abstract: a subclass has the fields below and a `metric`."""
+
+    step_size: Any
+    temperature: Any
+    correction: Any
+    metric_batch: Any
+    delta: Any
+    noise: Any
+    metric: Any
+
+    def __post_init__(self):
+        name, metric = type(self).__name__, self.metric
+        if self.correction not in get_args(Correction):
+            raise ValueError(f"{name}: correction is {self.correction!r}; it must be one of {get_args(Correction)}.")
+        if self.correction == "hk2" and not metric.diagonal:
+            raise ValueError(f"{name}: 'hk2' is right for a diagonal metric only; take correction='fixman' or 'rfd'.")
+        if self.metric_batch is not None and not 0 <= self.metric_batch <= 1:
+            raise ValueError(f"{name}: metric_batch is {self.metric_batch}; it is a share of the batch, 0 to 1.")
+        law = self.law()
+        if law.kind == "wrong":
+            warn_once(f"{name} converges to {law.words}.")
+
+    # --- which correction, for which target --------------------------------------------------------------------
+
+    def resolved(self, target=None) -> str:
+        """The correction in force: "auto" is the cheapest that is right for this metric and target."""
+        kind = self.metric.kind
+        if kind == "frozen":
+            return "none"
+        if self.correction != "auto":
+            return self.correction
+        if kind == "moving":
+            return "none"
+        if kind == "position":
+            return "exact"
+        if not self.metric.diagonal:
+            return "fixman"
+        return "hk2" if target is not None and minibatched(target) else "pec"
+
+    def own_batch(self, target) -> float:
+        """The share of a batch the metric looks at by itself; 0 if it sees what the drift sees."""
+        correction, kind = self.resolved(target), self.metric.kind
+        if not minibatched(target) or kind in ("position", "frozen"):
+            return 0.0
+        if self.metric_batch is not None:
+            share = float(self.metric_batch)
+        else:
+            share = 0.0 if correction in ("none", "pec") else OWN_BATCH
+        name, best = type(self).__name__, "hk2" if self.metric.diagonal else "fixman"
+        if correction == "pec":
+            if share:
+                raise ValueError(
+                    f"{name}: 'pec' looks once a step, so its metric has no batch of its own; take {best!r}."
+                )
+            warn_once(
+                f"{name}: correction='pec' on a mini-batched target takes metric and drift from one batch, a bias that "
+                f"stays as h → 0; correction={best!r} has none."
+            )
+        elif correction != "none" and not share:
+            raise ValueError(
+                f"{name}: on a mini-batched target {correction!r} needs a batch for the metric; take metric_batch=1/8."
+            )
+        return share
+
+    # --- the kernel ---------------------------------------------------------------------------------------------
+
+    def init(self, key, position, target):
+        state = begin(key, position, target)
+        memory = self.metric.update(self.metric.start(position), state.eval.grad, state.count)
+        return state._replace(memory=(memory, self._kept(target, memory, state.eval.grad, position)))
+
+    def step(self, key, state, target):
+        if self.resolved(target) == "pec":
+            return self._predicted(key, state, target)
+        return self._corrected(key, state, target)
+
+    def law(self) -> Law:
+        metric, correction = self.metric, self.resolved()
+        tilted = lambda power: _Tilt(getattr(metric, "instant", lambda: metric)(), self.temperature, power)
+        where = "in one dimension and for independent coordinates; without closed form otherwise"
+        if metric.kind == "frozen":
+            return Law("order", 1.0, None, f"p^(1/T) as h → 0 and the windows grow, {metric.words}; bias O(h)")
+        if metric.kind == "moving":
+            power = 1.0 if correction == "none" else metric.decay
+            which = "p^(1/T)/D" if correction == "none" else f"p^(1/T)/D^{metric.decay:g}"
+            words = f"{which}, {metric.words}, as h → 0 ({where}), for no correction sees all of a moving average; "
+            return Law("wrong", 0.0, tilted(power), words + "take decay 0 and a correction")
+        if correction == "none":
+            words = f"p^(1/T)/D, {metric.words}, not p^(1/T) ({where}); "
+            best = "exact" if metric.kind == "position" else "pec" if metric.diagonal else "fixman"
+            return Law("wrong", 1.0, tilted(1.0), words + f"take correction='{best}'")
+        words = "p^(1/T) as h → 0; bias O(h), plus O(h) from mini-batch noise"
+        return Law("order", 1.0, None, words)
+
+    # --- one step -----------------------------------------------------------------------------------------------
+
+    def _corrected(self, key, state, target):
+        """All but `pec`: the step begins with an evaluation at `position` and ends with the next."""
+        k_noise, k_eval, k_metric, k_probe = jax.random.split(key, 4)
+        h, T = at(self.step_size, state.count), at(self.temperature, state.count)
+        metric, correction, share = self.metric, self.resolved(target), self.own_batch(target)
+        (memory, geometry), position = state.memory, state.position
+        xi, s = noise.like(k_noise, position, self.noise), jnp.sqrt(2 * T) * jnp.sqrt(h)
+        looks, n_data = Looks(k_metric, metric, target, state, share), state.eval.n_data
+        if share:
+            memory, geometry, n_data = looks.at(position)
+        eta = metric.root(geometry, xi)
+        gamma = tree.zeros_like(position)
+        if correction in ("hk2", "fixman"):
+            there = looks.at(tree.axpy(s, eta, position))[1]
+            if correction == "hk2":
+                eta = metric.root(there, xi)
+            else:
+                eta = tree.scale(0.5, tree.add(eta, metric.apply(there, metric.unroot(geometry, xi))))
+        elif correction == "exact":
+            closed = metric.kind == "position"
+            gamma = metric.divergence(position) if closed else divergence.exact(looks.apply, position)
+        elif correction != "none":
+            v = noise.like(k_probe, position, "rademacher")
+            if correction == "rfd":
+                gamma = divergence.rfd(looks.apply, position, v, metric.apply(geometry, v), self.delta)
+            else:
+                gamma = divergence.along(looks.apply, position, metric.root(geometry, v), metric.unroot(geometry, v))
+
+        drift = metric.apply(geometry, state.eval.grad)
+        position = jax.tree.map(
+            lambda u, d, c, n: (u + h * (d + T * c) + s * n).astype(u.dtype), position, drift, gamma, eta
+        )
+        evaluation, feed = look(k_eval, target, state.feed, position)
+        if not share:
+            memory = metric.update(memory, evaluation.grad, state.count + 1)
+        kept = self._kept(target, memory, evaluation.grad, position)
+        new = state._replace(
+            position=position, memory=(memory, kept), eval=evaluation, feed=feed, count=state.count + 1
+        )
+        extra = bool(share) + {"none": 0, "exact": tree.size(position)}.get(correction, 1)
+        extra = 0 if metric.kind == "position" else extra
+        return new, report(new, n_grad=1 + extra, n_data=evaluation.n_data + extra * n_data)
+
+    def _predicted(self, key, state, target):
+        """`pec`: one look, at the predicted end of the step."""
+        self.own_batch(target)  # refuses or warns
+        k_noise, k_eval = jax.random.split(key)
+        h, T = at(self.step_size, state.count), at(self.temperature, state.count)
+        metric, (memory, before) = self.metric, state.memory
+        xi, s = noise.like(k_noise, state.position, self.noise), jnp.sqrt(2 * T) * jnp.sqrt(h)
+        pull, kick = metric.apply(before, state.eval.grad), metric.root(before, xi)
+        moved = lambda u, d, n: (u + h * d + s * n).astype(u.dtype)
+        there = jax.tree.map(moved, state.position, pull, kick)
+        evaluation, feed = look(k_eval, target, state.feed, there)
+        memory = metric.update(memory, evaluation.grad, state.count + 1)
+        now = metric.geometry(memory, evaluation.grad, there)
+        if metric.diagonal:
+            eta = metric.root(now, xi)
+        else:
+            eta = tree.scale(0.5, tree.add(kick, metric.apply(now, metric.unroot(before, xi))))
+        drift = tree.scale(0.5, tree.add(pull, metric.apply(now, evaluation.grad)))
+        position = jax.tree.map(moved, state.position, drift, eta)
+        new = state._replace(position=position, memory=(memory, now), eval=evaluation, feed=feed, count=state.count + 1)
+        return new, report(new)
+
+    def _kept(self, target, memory, grad, position):
+        """The geometry a state carries: none if the next step looks for it on a batch of its own."""
+        return () if self.own_batch(target) else self.metric.geometry(memory, grad, position)
+
+
+class Looks:
+    """The metric as a function of position within one step: one batch, looked at as often as asked."""
+
+    def __init__(self, key, metric, target, state, share):
+        self.metric, self.target, self.state = metric, target, state
+        # drawn here and not at the first look, which may be inside a map
+        self.batch = target.draw(key, state.feed, fraction=share or 1.0)[0] if metric.kind != "position" else None
+
+    def at(self, position):
+        """The statistics, the geometry and the number of examples after one more look at this position."""
+        (memory, _), count = self.state.memory, self.state.count
+        if self.metric.kind == "position":
+            return memory, self.metric.geometry(memory, self.state.eval.grad, position), 0
+        evaluation = self.target.evaluate(self.batch, position)
+        memory = self.metric.update(memory, evaluation.grad, count)
+        return memory, self.metric.geometry(memory, evaluation.grad, position), evaluation.n_data
+
+    def apply(self, position, v):
+        return self.metric.apply(self.at(position)[1], v)
+
+
+@record
+class Tilted(Exact):
+    """p^(1/T)/D^power: the law without Γ, in one dimension and for independent coordinates.
+
+    target: p.
+    metric: D.
+    temperature: T.
+    power: 1 without Γ; the decay of a moving average whose visible part of Γ is kept.
+    """
+
+    target: Any
+    metric: Any
+    temperature: Any = 1.0
+    power: Any = 1.0
+
+    def log_density(self, position):
+        if tree.size(position) > 1 and not (self.metric.diagonal and getattr(self.target, "independent", False)):
+            raise ValueError(
+                "the law without Γ has a closed form in one dimension and for independent coordinates only."
+            )
+        value, grad = jax.value_and_grad(self.target.log_density)(position)
+        memory = self.metric.update(self.metric.start(position), grad, jnp.zeros((), jnp.int32))
+        T = at(self.temperature, jnp.zeros((), jnp.int32))
+        return value / T - self.power * self.metric.tilt(self.metric.geometry(memory, grad, position))
+
+
+class _Tilt:
+    """Target → Tilted; a class so that laws compare and print."""
+
+    def __init__(self, metric, temperature, power):
+        self.metric, self.temperature, self.power = metric, temperature, power
+
+    def __call__(self, target):
+        return Tilted(target, self.metric, self.temperature, self.power)
