@@ -4,7 +4,12 @@ r"""Stochastic gradient Hamiltonian Monte Carlo.
 
 Recipe on z = (θ, r), H = −log p(θ) + ½|r|²: D = [[0, 0], [0, C]], Q = [[0, −I], [I, 0]], Γ = 0. The law is p^(1/T)
 × N(0, T) as h → 0, with a bias O(h) of this Euler scheme; `Underdamped` splits the same dynamics to order 2 and is
-the better choice unless fidelity to the paper counts. Mini-batch noise of variance S adds heat h S / 2C.
+the better choice unless fidelity to the paper counts.
+
+Mini-batch noise of variance V a coordinate adds h²V to r every step, as if the injected noise were 2 (C + B) T h with
+B = h V / 2T: heat B/C. `noise_estimate` is an estimate B̂ of B; the injected noise is then √(2 (C − B̂) T h) ξ, C −
+B̂ cut off at 0, and what mini-batches and injection give together is 2 C T h again. `tune.gradient_noise` measures
+it.
 
 References
 ----------
@@ -14,6 +19,9 @@ Ma, Chen & Fox (2015), A complete recipe for stochastic gradient MCMC, §3.1.
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
@@ -31,12 +39,15 @@ class SGHMC(Recipe):
     step_size: h.
     temperature: T; the chain targets p^(1/T).
     friction: C, the decay rate of the momentum.
+    noise_estimate: B̂ = h V / 2T, the friction that mini-batch noise of variance V is worth: a number, or a tree
+        like the position.
     noise: "normal" or "rademacher".
     """
 
     step_size: Schedule = positive(default=1e-2)
     temperature: Schedule = nonnegative(default=1.0)
     friction: float = positive(default=1.0)
+    noise_estimate: Any = nonnegative(default=0.0)
     noise: Noise = static(default="normal")
 
     def auxiliary(self, key, position):
@@ -49,7 +60,9 @@ class SGHMC(Recipe):
         return tree.zeros_like(v[0]), tree.scale(self.friction, v[1])
 
     def sqrt_D(self, z, memory, v):
-        return tree.zeros_like(v[0]), tree.scale(jnp.sqrt(self.friction), v[1])
+        # a number stands for a tree of that number
+        left = lambda b, part: jax.tree.map(lambda n: jnp.sqrt(jnp.maximum(self.friction - b, 0.0)) * n, part)
+        return tree.zeros_like(v[0]), jax.tree.map(left, self.noise_estimate, v[1])
 
     def Q(self, z, memory, v):
         return tree.scale(-1.0, v[1]), v[0]

@@ -1,0 +1,52 @@
+r"""Langevin dynamics in the Monge metric, as published and with the missing Γ.
+
+    θ' = θ + h (D ĝ + T Γ) + √(2Th) √D ξ,      D = (I + α² m mᵀ)⁻¹,      m = β m + (1 − β) ĝ:
+
+three dot products a step. As published Γ is dropped, and on N(0, 1) the law is (1 + α²θ²) p, with a minimum where p has
+its maximum. With β = 0 and a correction (default `fixman`, two gradients) it is p^(1/T). `core.riemann` has the
+derivation of every correction.
+
+References
+----------
+Yu, Hartmann, Williams & Klami (2023), Scalable stochastic gradient Riemannian Langevin dynamics in non-diagonal
+    metrics, §3.
+Hartmann, Girolami & Klami (2022), Lagrangian manifold Monte Carlo on Monge patches, §3 (the metric).
+Rensmeyer & Niggemann (2024), On the convergence of locally adaptive and scalable diffusion-based sampling methods, §3.
+"""
+
+from __future__ import annotations
+
+from langevin.core.kernel import kernel
+from langevin.core.noise import Noise
+from langevin.core.record import nonnegative, positive, static
+from langevin.core.riemann import Correction, Riemann
+from langevin.core.schedule import Schedule
+from langevin.metrics.lowrank import LowRank
+
+
+@kernel
+class Monge(Riemann):
+    """Langevin dynamics with shorter steps along the gradient.
+
+    step_size: h.
+    temperature: T; the chain targets p^(1/T).
+    alpha: α², how strongly a steep slope shortens the step along it.
+    decay: β of the moving average of the gradient; 0, the present one alone, is what a correction needs.
+    correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman" or "pec".
+    metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
+    delta: δ of "rfd", in units of the position.
+    noise: "normal" or "rademacher".
+    """
+
+    step_size: Schedule = positive(default=1e-3)
+    temperature: Schedule = nonnegative(default=1.0)
+    alpha: float = nonnegative(default=1.0)
+    decay: float = static(default=0.0)
+    correction: Correction = static(default="auto")
+    metric_batch: float | None = static(default=None)
+    delta: float = positive(default=1e-3)
+    noise: Noise = static(default="normal")
+
+    @property
+    def metric(self) -> LowRank:
+        return LowRank(self.alpha, self.decay)
