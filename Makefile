@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: setup setup-bench demo test test-all lint bench clean
+.PHONY: setup setup-bench demo test test-all lint bench results audit-table clean
 
 setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -34,6 +34,12 @@ test-all: lint
 
 bench: setup-bench
 	$(BIN)/langevin bench --all --out benchmarks
+
+results: setup
+	$(BIN)/langevin reproduce --all --out results
+
+audit-table: setup
+	$(BIN)/langevin audit --all --size quick --out docs
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache

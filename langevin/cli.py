@@ -1,9 +1,10 @@
-"""The command line: `langevin demo | bench | kernels`. Every command takes --json, --seed, --quiet."""
+"""The command line: `langevin demo | bench | audit | kernels`. Every command takes --json, --seed, --quiet."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import json
 import pkgutil
 import time
@@ -49,23 +50,89 @@ def bench(
     ] = None,
 ) -> None:
     """Measure speed and memory against the limit and the peers."""
-    names = _modules("langevin.benchmarks")
+    modules = {n: f"langevin.benchmarks.{n}" for n in _modules("langevin.benchmarks")}
     if show:
-        for n in names:
-            print(f"{n:10} {_first_line('langevin.benchmarks.' + n)}")
+        _list(modules)
+    elif every:
+        _all("Benchmarks", "make bench", modules, out, seed, size, quiet)
+    elif name not in modules:
+        _fail(f"bench: there is no benchmark named {name!r}; there are {', '.join(modules)}.")
+    else:
+        _run(modules[name], json, seed, size, figure, quiet)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Which result; --list shows them.")] = "",
+    json: Json = None,
+    seed: Seed = 0,
+    size: Size = "cpu",
+    figure: Figure = None,
+    quiet: Quiet = False,
+    data: Annotated[str | None, typer.Option(help="A table in place of the result's own, by name or path.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Reproduce all of them.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="With --all: a folder for JSON files, figures and one Markdown table.")
+    ] = None,
+) -> None:
+    """Reproduce a result of the papers, its figure included."""
+    names = [n for n in _modules("langevin.experiments") if n != "demo"]
+    modules = {n.replace("_", "-"): f"langevin.experiments.{n}" for n in names}
+    if show:
+        _list(modules)
+    elif every:
+        _all("Results", "make results", modules, out, seed, size, quiet)
+    elif name not in modules:
+        _fail(f"reproduce: there is no result named {name!r}; there are {', '.join(modules)}.")
+    elif data and "data" not in inspect.signature(importlib.import_module(modules[name]).run).parameters:
+        _fail(f"reproduce: {name} has no table to replace; leave --data out.")
+    else:
+        _run(modules[name], json, seed, size, figure, quiet, extra={"data": data} if data else None)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def audit(
+    context: typer.Context,
+    kernel: Annotated[
+        str,
+        typer.Argument(help="A kernel of ours, module:Kernel, file.py:Kernel or blackjax:NAME; then its options."),
+    ] = "",
+    target: Annotated[list[str] | None, typer.Option(help="Only this target; may be given again.")] = None,
+    json: Json = None,
+    seed: Seed = 0,
+    size: Size = "cpu",
+    quiet: Quiet = False,
+    every: Annotated[bool, typer.Option("--all", help="All registered samplers.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Say which samplers and targets there are.")] = False,
+    out: Annotated[Path | None, typer.Option(help="With --all: a folder for audit.md and audit.json.")] = None,
+) -> None:
+    """Does a sampler converge to what it says, and at what price? Tried on targets whose truth is known."""
+    from langevin.diagnostics import audit_table, subjects, trials
+    from langevin.diagnostics.audit import audit as audited
+
+    if show:
+        print("samplers:", ", ".join(subjects.AUDITED), "\ntargets: ", ", ".join(trials.BUILT))
         return
     if every:
-        for n in names:
-            path = out / f"{n}.json" if out else None
-            _run(f"langevin.benchmarks.{n}", path, seed, size, None, quiet)
-        if out:
-            from langevin.diagnostics.result import markdown
-
-            (out / "README.md").write_text(markdown(out))
+        say = (lambda line: None) if quiet else Console().print
+        audit_table.write(out or Path("docs"), size=size, seed=seed, targets=target or (), say=say)
         return
-    if name not in names:
-        _fail(f"bench: there is no benchmark named {name!r}; there are {', '.join(names)}.")
-    _run(f"langevin.benchmarks.{name}", json, seed, size, figure, quiet)
+    if not kernel:
+        _fail("audit: name a kernel, module:Kernel or blackjax:NAME; --list shows ours.")
+    try:
+        name, made = subjects.subject(kernel, _options(context.args))
+        began = time.perf_counter()
+        with Console(stderr=True, quiet=quiet).status("audit") as status:
+            told = lambda where: status.update(f"audit of {name}: {where}")
+            result = audited(made, target or (), size, seed, name=name, told=told)
+    except (ValueError, ImportError) as error:
+        _fail(str(error))
+    result.seconds = time.perf_counter() - began
+    if json:
+        result.write(json)
+    if not quiet:
+        _print_audit(result)
 
 
 @app.command()
@@ -135,6 +202,53 @@ def _run(module: str, json: Path | None, seed: int, size: str, figure: Path | No
     if not quiet:
         _print(result, figure)
     return result
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """--name value and --name=value, as left over by the parser."""
+    options, rest = {}, list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or ("=" not in word and not rest):
+            _fail(f"audit: {word!r} is no option with a value; kernel options are --name value.")
+        name, _, value = word[2:].partition("=")
+        options[name.replace("-", "_")] = value if "=" in word else rest.pop(0)
+    return options
+
+
+def _print_audit(result) -> None:
+    console, body = Console(), result.as_dict()
+    console.print(f"[bold]{result.kernel}[/bold] claims: {result.law}\n", highlight=False)
+    table = Table(*body["table"][0], box=None, pad_edge=False, header_style="bold")
+    for row in body["table"]:
+        table.add_row(*map(str, row.values()))
+    console.print(table, highlight=False)
+    figures, where = body["figures"], body["provenance"]
+    if "cost_time" in figures:
+        console.print(
+            f"\ncost of a step: {figures['cost_grad']:g} gradients, {figures['cost_time']:.2f}× the time of SGLD's"
+        )
+    colour = {"passed": "green", "as claimed": "yellow"}.get(result.outcome, "red")
+    console.print(f"\n[{colour}]{result.outcome}[/{colour}] {result.verdict}", highlight=False)
+    console.print(f"\n[dim]{result.name}, seed {where['seed']}, {where['device']}, {where['seconds']} s[/dim]")
+
+
+def _list(modules: dict[str, str]) -> None:
+    for name, module in modules.items():
+        print(f"{name:20} {_first_line(module)}")
+
+
+def _all(title: str, command: str, modules: dict[str, str], out: Path | None, seed: int, size: str, quiet: bool):
+    """Run every module; with a folder, leave JSON, figures and a table there."""
+    for name, module in modules.items():
+        path = out / f"{name}.json" if out else None
+        result = _run(module, path, seed, size, None, quiet)
+        if out and result.drawing:
+            result.drawing(str(out / f"{name}.png"))
+    if out:
+        from langevin.diagnostics.result import markdown
+
+        (out / "README.md").write_text(markdown(out, title, command))
 
 
 def _print(result, figure: Path | None) -> None:

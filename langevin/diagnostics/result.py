@@ -41,10 +41,12 @@ class Result:
         Path(path).write_text(json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n")
 
 
-def markdown(folder: str | Path) -> str:
-    """The figures of every JSON file below a folder with their bars, as one table."""
-    lines = ["# Benchmarks", "", "`make bench` measures these and writes the JSON files beside this page.", ""]
-    lines += ["| benchmark | figure | measured | bar | where |", "|---|---|---|---|---|"]
+def markdown(folder: str | Path, title: str = "Benchmarks", command: str = "make bench") -> str:
+    """The figures of every JSON file below a folder with their bars as one table, and the drawings beside them."""
+    lines = [f"# {title}", "", f"`{command}` measures these and writes the JSON files beside this page.", ""]
+    for drawing in sorted(Path(folder).rglob("*.png")):
+        lines += [f"![{drawing.stem}]({drawing.relative_to(folder)})", ""]
+    lines += ["| name | figure | measured | bar | where |", "|---|---|---|---|---|"]
     for file in sorted(Path(folder).rglob("*.json")):
         body = json.loads(file.read_text())
         where = body["provenance"]
