@@ -27,10 +27,10 @@ BLACKJAX = pytest.mark.skipif(importlib.util.find_spec("blackjax") is None, reas
 HERE = Path(__file__).parent
 
 
-SLOW = [pytest.param(k, marks=pytest.mark.slow) for k in (SGHMC(0.1, friction=2.0), Mirrored())]
+SLOW = [pytest.param(k, marks=pytest.mark.slow) for k in (MALA(0.1), SGHMC(0.1, friction=2.0), Mirrored())]
 
 
-@pytest.mark.parametrize("kernel", [SGLD(0.05), MALA(0.1), *SLOW], ids=repr)
+@pytest.mark.parametrize("kernel", [SGLD(0.05), *SLOW], ids=repr)
 def test_right_samplers_pass(kernel):
     result = audit(kernel, (*FEW, "logistic-12"), "quick")
     assert result.passed, result.verdict
@@ -96,6 +96,7 @@ def test_a_wrong_law_that_is_named_is_met_and_not_called_right():
     assert "does not converge to p" in result.verdict
 
 
+@pytest.mark.slow
 @BLACKJAX
 def test_blackjax_sgld_is_right():
     with jax.debug_key_reuse(False):

@@ -28,6 +28,12 @@ def test_bench_list_names_every_file():
         assert name in out.output
 
 
+def test_reproduce_list_names_every_result():
+    out = runner.invoke(app, ["reproduce", "--list"])
+    for name in ("adaptive-bias", "adaptive-gamma", "adaptive-freeze", "adaptive-minibatch", "adaptive-bnn"):
+        assert name in out.output
+
+
 @pytest.mark.parametrize("name", ["chain1d", "compile", "overhead"])
 def test_a_quick_bench_writes_the_shape(name, tmp_path):
     file = tmp_path / "b.json"
@@ -55,6 +61,8 @@ def test_demo(tmp_path):
     ("words", "sentence"),
     [
         (["bench", "nothing"], "there is no benchmark named 'nothing'"),
+        (["reproduce", "nothing"], "there is no result named 'nothing'"),
+        (["reproduce", "adaptive-freeze", "--data", "x.csv"], "has no table to replace"),
         (["kernels", "nothing"], "there is no kernel named 'nothing'"),
         (["demo", "--size", "huge"], "it must be cpu, gpu or quick"),
         (["demo", "--figure", "a.txt"], "must end in .png or .svg"),

@@ -34,7 +34,7 @@ class Monge(Riemann):
     decay: β of the moving average of the gradient; 0, the present one alone, is what a correction needs.
     correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman" or "pec".
     metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
-    delta: δ of "rfd", in units of the position.
+    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
     noise: "normal" or "rademacher".
     """
 

@@ -33,7 +33,7 @@ class Riemannian(Riemann):
     metric: a record from `langevin.metrics`.
     correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman", "hk2" or "pec".
     metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
-    delta: δ of "rfd", in units of the position.
+    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
     noise: "normal" or "rademacher".
     """
 

@@ -37,7 +37,7 @@ class Shampoo(Riemann):
     largest: an axis longer than this is not preconditioned.
     correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman" or "pec".
     metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
-    delta: δ of "rfd", in units of the position.
+    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
     noise: "normal" or "rademacher".
     """
 
