@@ -132,7 +132,7 @@ def warn_once(sentence: str) -> None:
     """Say it to the user, once a process: kernels are rebuilt by every `replace`."""
     if sentence not in TOLD:
         TOLD.add(sentence)
-        warnings.warn(sentence, UserWarning, stacklevel=4)
+        warnings.warn(sentence, UserWarning, stacklevel=5)  # where the kernel was built
 
 
 def metropolis(key: Key, energy_error: Scalar, new: State, old: State) -> tuple[State, Scalar]:
