@@ -83,6 +83,7 @@ ROWS = {
     "sgrhmc-none": Row(quietly(SGRHMC, step_size=0.15, correction="none"), variant=True),
     "psgld": Row(PSGLD(step_size=0.05), thin=24),
     "psgld-hk2": Row(PSGLD(step_size=0.05, correction="hk2"), thin=24, variant=True),
+    "psgld-held": Row(PSGLD(step_size=0.05, correction="pec", metric_batch=0.5), thin=24, variant=True),
     "psgld-fixman": Row(PSGLD(step_size=0.05, correction="fixman"), thin=24, variant=True),
     "psgld-rfd": Row(PSGLD(step_size=0.05, correction="rfd"), thin=24, variant=True),
     "psgld-hutchinson": Row(PSGLD(step_size=0.05, correction="hutchinson"), thin=24, variant=True),

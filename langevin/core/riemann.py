@@ -28,7 +28,8 @@ of weak order 1; `pec` is stable for h D|∇²log p| < 1, the others for 2.
 
 On a mini-batched target a metric and a drift from the same batch give E[D(ĝ)ĝ] ≠ E[D]E[ĝ], a bias that stays as
 h → 0 and can exceed that of Γ. So a corrected kernel takes its metric from a batch of its own, `metric_batch` of the
-drift's in size, the same at both of its points; the law is then p^(1/T) for any size of it.
+drift's in size, the same at both of its points; the law is then p^(1/T) for any size of it. `pec` with such a batch
+holds it for 64 steps, through which D is a fixed function of θ, and needs one look at it a step where `hk2` needs two.
 
 `eval` is at y and not at `position` under `pec`.
 
@@ -48,6 +49,7 @@ from typing import Any, Literal, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from langevin.core import divergence, noise, tree
 from langevin.core.kernel import begin, report, warn_once
@@ -58,6 +60,7 @@ from langevin.core.types import Law, PyTree, Scalar
 
 Correction = Literal["auto", "none", "exact", "hutchinson", "rfd", "fixman", "hk2", "pec"]
 OWN_BATCH = 1 / 8  # of the drift's batch: what a corrected kernel's metric looks at unless told otherwise
+HELD = 64  # steps for which `pec` holds the metric's own batch
 
 
 class Metric(Protocol):
@@ -134,14 +137,10 @@ class Riemann:
         else:
             share = 0.0 if correction in ("none", "pec") else OWN_BATCH
         name, best = type(self).__name__, "hk2" if self.metric.diagonal else "fixman"
-        if correction == "pec":
-            if share:
-                raise ValueError(
-                    f"{name}: 'pec' looks once a step, so its metric has no batch of its own; take {best!r}."
-                )
+        if correction == "pec" and not share:
             warn_once(
                 f"{name}: correction='pec' on a mini-batched target takes metric and drift from one batch, a bias that "
-                f"stays as h → 0; correction={best!r} has none."
+                f"stays as h → 0; metric_batch=1/8 or correction={best!r} has none."
             )
         elif correction != "none" and not share:
             raise ValueError(
@@ -152,14 +151,19 @@ class Riemann:
     # --- the kernel ---------------------------------------------------------------------------------------------
 
     def init(self, key, position, target):
-        state = begin(key, position, target)
+        k_begin, k_metric = jax.random.split(key)
+        state = begin(k_begin, position, target)
         memory = self.metric.update(self.metric.start(position), state.eval.grad, state.count)
+        share = self.own_batch(target)
+        if self.resolved(target) == "pec" and share:
+            looks = Looks(k_metric, self.metric, target, state._replace(memory=(memory, ())), share)
+            return state._replace(memory=(memory, (looks.at(position)[1], looks.batch)))
         return state._replace(memory=(memory, self._kept(target, memory, state.eval.grad, position)))
 
     def step(self, key, state, target):
-        if self.resolved(target) == "pec":
-            return self._predicted(key, state, target)
-        return self._corrected(key, state, target)
+        if self.resolved(target) != "pec":
+            return self._corrected(key, state, target)
+        return (self._held if self.own_batch(target) else self._predicted)(key, state, target)
 
     def law(self) -> Law:
         metric, correction = self.metric, self.resolved()
@@ -226,25 +230,60 @@ class Riemann:
 
     def _predicted(self, key, state, target):
         """`pec`: one look, at the predicted end of the step."""
-        self.own_batch(target)  # refuses or warns
         k_noise, k_eval = jax.random.split(key)
+        memory, before = state.memory
+
+        def seen(there):
+            evaluation, feed = look(k_eval, target, state.feed, there)
+            now = self.metric.update(memory, evaluation.grad, state.count + 1)
+            return evaluation, feed, now, self.metric.geometry(now, evaluation.grad, there)
+
+        position, evaluation, feed, memory, now = self._pec(k_noise, state, before, seen)
+        new = state._replace(position=position, memory=(memory, now), eval=evaluation, feed=feed, count=state.count + 1)
+        return new, report(new)
+
+    def _held(self, key, state, target):
+        """`pec` with a batch of the metric's own, held for HELD steps: while it is, D is a function of θ alone."""
+        k_noise, k_eval, k_metric = jax.random.split(key, 3)
+        memory, (before, batch) = state.memory
+        words, wrap = noise.words(k_metric)
+        looks = Looks.on(batch, self.metric, target, state)
+
+        def fresh(words):
+            anew = Looks(wrap(words), self.metric, target, state, self.own_batch(target))
+            return anew.at(state.position)[1], anew.batch
+
+        again = state.count % HELD == 0
+        before, looks.batch = lax.cond(again, fresh, lambda _: (before, batch), words)
+        n_data = []
+
+        def seen(there):
+            evaluation, feed = look(k_eval, target, state.feed, there)
+            _, now, n = looks.at(there)
+            n_data.append(n)
+            return evaluation, feed, memory, now
+
+        position, evaluation, feed, memory, now = self._pec(k_noise, state, before, seen)
+        new = state._replace(
+            position=position, memory=(memory, (now, looks.batch)), eval=evaluation, feed=feed, count=state.count + 1
+        )
+        extra = 1 + again.astype(jnp.int32)
+        return new, report(new, n_grad=1 + extra, n_data=evaluation.n_data + extra * n_data[0])
+
+    def _pec(self, key, state, before, seen):
+        """Predict with the last metric and gradient, look there, correct with the same noise."""
         h, T = at(self.step_size, state.count), at(self.temperature, state.count)
-        metric, (memory, before) = self.metric, state.memory
-        xi, s = noise.like(k_noise, state.position, self.noise), jnp.sqrt(2 * T) * jnp.sqrt(h)
+        metric, s = self.metric, jnp.sqrt(2 * T) * jnp.sqrt(h)
+        xi = noise.like(key, state.position, self.noise)
         pull, kick = metric.apply(before, state.eval.grad), metric.root(before, xi)
         moved = lambda u, d, n: (u + h * d + s * n).astype(u.dtype)
-        there = jax.tree.map(moved, state.position, pull, kick)
-        evaluation, feed = look(k_eval, target, state.feed, there)
-        memory = metric.update(memory, evaluation.grad, state.count + 1)
-        now = metric.geometry(memory, evaluation.grad, there)
+        evaluation, feed, memory, now = seen(jax.tree.map(moved, state.position, pull, kick))
         if metric.diagonal:
             eta = metric.root(now, xi)
         else:
             eta = tree.scale(0.5, tree.add(kick, metric.apply(now, metric.unroot(before, xi))))
         drift = tree.scale(0.5, tree.add(pull, metric.apply(now, evaluation.grad)))
-        position = jax.tree.map(moved, state.position, drift, eta)
-        new = state._replace(position=position, memory=(memory, now), eval=evaluation, feed=feed, count=state.count + 1)
-        return new, report(new)
+        return jax.tree.map(moved, state.position, drift, eta), evaluation, feed, memory, now
 
     def _kept(self, target, memory, grad, position):
         """The geometry a state carries: none if the next step looks for it on a batch of its own."""
@@ -256,8 +295,16 @@ class Looks:
 
     def __init__(self, key, metric, target, state, share):
         self.metric, self.target, self.state = metric, target, state
-        # drawn here and not at the first look, which may be inside a map
-        self.batch = target.draw(key, state.feed, fraction=share or 1.0)[0] if metric.kind != "position" else None
+        # drawn here and not at the first look, which may be inside a map; below 1, so that no epoch is followed
+        fraction = min(share, 1 - 1e-6) if share else 1.0
+        self.batch = target.draw(key, state.feed, fraction=fraction)[0] if metric.kind != "position" else None
+
+    @classmethod
+    def on(cls, batch, metric, target, state):
+        """The same on a batch at hand."""
+        self = cls.__new__(cls)
+        self.metric, self.target, self.state, self.batch = metric, target, state, batch
+        return self
 
     def at(self, position):
         """The statistics, the geometry and the number of examples after one more look at this position."""

@@ -28,13 +28,14 @@ from langevin.samplers.sgld import SGLD
 from langevin.targets.zoo import logistic
 
 D, N, BATCH, STEP = 20, 500, 50, 1e-3
-BARS = {"variance_ratio_same": "> 2", "variance_ratio_decoupled": "1 ± 0.06"}
+BARS = {"variance_ratio_same": "> 2", "variance_ratio_decoupled": "1 ± 0.06", "variance_ratio_held": "1 ± 0.06"}
 
 SHORT = {
     "SGLD": "sgld",
     "same batch, no Γ": "same",
     "own batch, no Γ": "own_no_gamma",
     "own batch of 1/8, hk2 (default)": "decoupled",
+    "own batch of 1/8, pec": "held",
     "adaptive friction": "friction",
 }
 
@@ -64,6 +65,7 @@ def kernels(floor) -> dict:
             "own batch, hutchinson": PSGLD(STEP, floor=floor, correction="hutchinson", metric_batch=1.0),
             "own batch, hk2": PSGLD(STEP, floor=floor, correction="hk2", metric_batch=1.0),
             "own batch of 1/8, hk2 (default)": PSGLD(STEP, floor=floor),
+            "own batch of 1/8, pec": PSGLD(STEP, floor=floor, correction="pec", metric_batch=1 / 8),
             "adaptive friction": Friction(0.005, friction=1.0, floor=floor),
         }
 
