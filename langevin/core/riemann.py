@@ -190,7 +190,7 @@ class Riemann:
         k_noise, k_eval, k_metric, k_probe = jax.random.split(key, 4)
         h, T = at(self.step_size, state.count), at(self.temperature, state.count)
         metric, correction, share = self.metric, self.resolved(target), self.own_batch(target)
-        (memory, geometry), position = state.memory, state.position
+        memory, geometry, position = state.memory[0], self._geometry(state), state.position
         xi, s = noise.like(k_noise, position, self.noise), jnp.sqrt(2 * T) * jnp.sqrt(h)
         looks, n_data = Looks(k_metric, metric, target, state, share), state.eval.n_data
         if share:
@@ -231,7 +231,7 @@ class Riemann:
     def _predicted(self, key, state, target):
         """`pec`: one look, at the predicted end of the step."""
         k_noise, k_eval = jax.random.split(key)
-        memory, before = state.memory
+        memory, before = state.memory[0], self._geometry(state)
 
         def seen(there):
             evaluation, feed = look(k_eval, target, state.feed, there)
@@ -239,7 +239,10 @@ class Riemann:
             return evaluation, feed, now, self.metric.geometry(now, evaluation.grad, there)
 
         position, evaluation, feed, memory, now = self._pec(k_noise, state, before, seen)
-        new = state._replace(position=position, memory=(memory, now), eval=evaluation, feed=feed, count=state.count + 1)
+        kept = () if self._found_again() else now
+        new = state._replace(
+            position=position, memory=(memory, kept), eval=evaluation, feed=feed, count=state.count + 1
+        )
         return new, report(new)
 
     def _held(self, key, state, target):
@@ -286,8 +289,17 @@ class Riemann:
         return jax.tree.map(moved, state.position, drift, eta), evaluation, feed, memory, now
 
     def _kept(self, target, memory, grad, position):
-        """The geometry a state carries: none if the next step looks for it on a batch of its own."""
-        return () if self.own_batch(target) else self.metric.geometry(memory, grad, position)
+        """The geometry a state carries, if the next step does not find it from a batch of its own or from `eval`."""
+        return () if self.own_batch(target) or self._found_again() else self.metric.geometry(memory, grad, position)
+
+    def _geometry(self, state):
+        """The metric at the last look: found again from its gradient where that is a few operations a coordinate."""
+        if self._found_again() and not jax.tree.leaves(state.memory[1]):
+            return self.metric.geometry(state.memory[0], state.eval.grad, state.position)
+        return state.memory[1]
+
+    def _found_again(self) -> bool:
+        return self.metric.diagonal and self.metric.kind == "gradient"
 
 
 class Looks:
