@@ -120,7 +120,7 @@ def draw(table, path: str) -> None:
     axis.margins(x=0.08)
     axis.set_yticks(place, [r["method"] for r in table])
     axis.set(
-        xlabel="posterior variance ÷ truth: mean over 20 coordinates, bar from the least to the greatest",
+        xlabel="posterior variance ÷ truth: mean and range over 20 coordinates",
         title="Metric and drift from one mini-batch, or from two",
     )
     axis.spines[["top", "right"]].set_visible(False)
