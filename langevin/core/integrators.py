@@ -4,9 +4,11 @@ A step of size h applies kicks p ← p + b_i h ∇log p and drifts θ ← θ + a
 palindrome, hence reversible and volume-preserving: exact after a Metropolis step. The last gradient of a step is
 the first of the next, so a step costs k − 1 gradients.
 
-References ---------- Omelyan, Mryglod & Folk (2003), Symplectic analytically integrable decomposition algorithms,
-the 11-stage scheme. McLachlan (1995), On the numerical integration of ordinary differential equations by symmetric
-composition methods, §5. Yoshida (1990), Construction of higher order symplectic integrators, eq. (2.11).
+References
+----------
+Omelyan, Mryglod & Folk (2003), Symplectic analytically integrable decomposition algorithms, the 11-stage scheme.
+McLachlan (1995), On the numerical integration of ordinary differential equations by symmetric composition methods, §5.
+Yoshida (1990), Construction of higher order symplectic integrators, eq. (2.11).
 """
 
 from __future__ import annotations

@@ -157,8 +157,9 @@ class Described:
 
 
 def describe(cls: type) -> list[Described]:
-    """The fields of a record with their meaning, from the `field: meaning` lines of the class docstring."""
-    words = dict(re.findall(r"^(\w+): (.+(?:\n {2,}.+)*)", inspect.cleandoc(cls.__doc__ or ""), flags=re.M))
+    """The fields of a record with their meaning, from the `field: meaning` lines of its docstring and its bases'."""
+    line = re.compile(r"^(\w+): (.+(?:\n {2,}.+)*)", flags=re.M)
+    words = dict(f for c in reversed(cls.__mro__) for f in line.findall(inspect.cleandoc(c.__doc__ or "")))
     return [
         Described(f.name, f.default, is_static(f), re.sub(r"\s+", " ", words.get(f.name, "")))
         for f in dataclasses.fields(cls)

@@ -53,9 +53,11 @@ from jax import lax
 
 from langevin.core import divergence, noise, tree
 from langevin.core.kernel import begin, report, warn_once
-from langevin.core.record import record
-from langevin.core.schedule import at
-from langevin.core.target import Exact, look, minibatched
+from langevin.core.noise import Noise
+from langevin.core.record import nonnegative, positive, record, static
+from langevin.core.schedule import Schedule, at
+from langevin.core.target import look, minibatched
+from langevin.core.tilted import Tilt
 from langevin.core.types import Law, PyTree, Scalar
 
 Correction = Literal["auto", "none", "exact", "hutchinson", "rfd", "fixman", "hk2", "pec"]
@@ -87,16 +89,29 @@ class Metric(Protocol):
     # kind "position" adds divergence(position); kind "moving" adds decay and instant(), itself without memory
 
 
+@record
 class Riemann:
-    """Abstract: a subclass has the fields below and a `metric`."""
+    """Abstract: what every kernel in a metric has; a subclass adds a `metric`.
 
-    step_size: Any
-    temperature: Any
-    correction: Any
-    metric_batch: Any
-    delta: Any
-    noise: Any
-    metric: Any
+    step_size: h.
+    temperature: T; the chain targets p^(1/T).
+    correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman", "hk2" (diagonal metrics) or "pec".
+    metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
+    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
+    noise: "normal" or "rademacher".
+    """
+
+    step_size: Schedule = positive(default=1e-3)
+    temperature: Schedule = nonnegative(default=1.0)
+    correction: Correction = static(default="auto")
+    metric_batch: float | None = static(default=None)
+    delta: float = positive(default=1e-3)
+    noise: Noise = static(default="normal")
+
+    @property
+    def metric(self) -> Any:
+        """D: a record from `langevin.metrics`."""
+        raise NotImplementedError
 
     def __post_init__(self):
         name, metric = type(self).__name__, self.metric
@@ -167,7 +182,7 @@ class Riemann:
 
     def law(self) -> Law:
         metric, correction = self.metric, self.resolved()
-        tilted = lambda power: _Tilt(getattr(metric, "instant", lambda: metric)(), self.temperature, power)
+        tilted = lambda power: Tilt(getattr(metric, "instant", lambda: metric)(), self.temperature, power)
         where = "in one dimension and for independent coordinates; without closed form otherwise"
         if metric.kind == "frozen":
             return Law("order", 1.0, None, f"p^(1/T) as h → 0 and the windows grow, {metric.words}; bias O(h)")
@@ -329,39 +344,3 @@ class Looks:
 
     def apply(self, position, v):
         return self.metric.apply(self.at(position)[1], v)
-
-
-@record
-class Tilted(Exact):
-    """p^(1/T)/D^power: the law without Γ, in one dimension and for independent coordinates.
-
-    target: p.
-    metric: D.
-    temperature: T.
-    power: 1 without Γ; the decay of a moving average whose visible part of Γ is kept.
-    """
-
-    target: Any
-    metric: Any
-    temperature: Any = 1.0
-    power: Any = 1.0
-
-    def log_density(self, position):
-        if tree.size(position) > 1 and not (self.metric.diagonal and getattr(self.target, "independent", False)):
-            raise ValueError(
-                "the law without Γ has a closed form in one dimension and for independent coordinates only."
-            )
-        value, grad = jax.value_and_grad(self.target.log_density)(position)
-        memory = self.metric.update(self.metric.start(position), grad, jnp.zeros((), jnp.int32))
-        T = at(self.temperature, jnp.zeros((), jnp.int32))
-        return value / T - self.power * self.metric.tilt(self.metric.geometry(memory, grad, position))
-
-
-class _Tilt:
-    """Target → Tilted; a class so that laws compare and print."""
-
-    def __init__(self, metric, temperature, power):
-        self.metric, self.temperature, self.power = metric, temperature, power
-
-    def __call__(self, target):
-        return Tilted(target, self.metric, self.temperature, self.power)

@@ -17,10 +17,8 @@ Rensmeyer & Niggemann (2024), On the convergence of locally adaptive and scalabl
 from __future__ import annotations
 
 from langevin.core.kernel import kernel
-from langevin.core.noise import Noise
-from langevin.core.record import nonnegative, positive, static
-from langevin.core.riemann import Correction, Riemann
-from langevin.core.schedule import Schedule
+from langevin.core.record import nonnegative, static
+from langevin.core.riemann import Riemann
 from langevin.metrics.lowrank import LowRank
 
 
@@ -28,24 +26,12 @@ from langevin.metrics.lowrank import LowRank
 class Monge(Riemann):
     """Langevin dynamics with shorter steps along the gradient.
 
-    step_size: h.
-    temperature: T; the chain targets p^(1/T).
     alpha: α², how strongly a steep slope shortens the step along it.
     decay: β of the moving average of the gradient; 0, the present one alone, is what a correction needs.
-    correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman" or "pec".
-    metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
-    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
-    noise: "normal" or "rademacher".
     """
 
-    step_size: Schedule = positive(default=1e-3)
-    temperature: Schedule = nonnegative(default=1.0)
     alpha: float = nonnegative(default=1.0)
     decay: float = static(default=0.0)
-    correction: Correction = static(default="auto")
-    metric_batch: float | None = static(default=None)
-    delta: float = positive(default=1e-3)
-    noise: Noise = static(default="normal")
 
     @property
     def metric(self) -> LowRank:

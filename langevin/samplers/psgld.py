@@ -22,10 +22,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from langevin.core.kernel import kernel
-from langevin.core.noise import Noise
-from langevin.core.record import nonnegative, positive, static
-from langevin.core.riemann import Correction, Riemann
-from langevin.core.schedule import Schedule
+from langevin.core.record import positive, static
+from langevin.core.riemann import Riemann
 from langevin.metrics.diagonal import RMS
 
 
@@ -33,26 +31,14 @@ from langevin.metrics.diagonal import RMS
 class PSGLD(Riemann):
     """Langevin dynamics whose step in each coordinate follows the size of its gradient.
 
-    step_size: h.
-    temperature: T; the chain targets p^(1/T).
     floor: λ, a number or a tree like the position; about the size of a typical gradient (`tune.floors`).
     form: "smooth" 1/√(g² + λ²) or "li" 1/(λ + |g|).
     decay: of the moving average of g²; 0, the present gradient alone, is what a correction needs.
-    correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman", "hk2" or "pec".
-    metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
-    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
-    noise: "normal" or "rademacher".
     """
 
-    step_size: Schedule = positive(default=1e-3)
-    temperature: Schedule = nonnegative(default=1.0)
     floor: Any = positive(default=1.0)
     form: Literal["smooth", "li"] = static(default="smooth")
     decay: float = static(default=0.0)
-    correction: Correction = static(default="auto")
-    metric_batch: float | None = static(default=None)
-    delta: float = positive(default=1e-3)
-    noise: Noise = static(default="normal")
 
     @property
     def metric(self) -> RMS:

@@ -17,10 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from langevin.core.kernel import kernel
-from langevin.core.noise import Noise
-from langevin.core.record import nonnegative, positive, static
-from langevin.core.riemann import Correction, Riemann
-from langevin.core.schedule import Schedule
+from langevin.core.riemann import Riemann
 from langevin.metrics.diagonal import RMS
 
 
@@ -28,19 +25,7 @@ from langevin.metrics.diagonal import RMS
 class Riemannian(Riemann):
     """Langevin dynamics in a metric of your choice.
 
-    step_size: h.
-    temperature: T; the chain targets p^(1/T).
     metric: a record from `langevin.metrics`.
-    correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman", "hk2" or "pec".
-    metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
-    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
-    noise: "normal" or "rademacher".
     """
 
-    step_size: Schedule = positive(default=1e-3)
-    temperature: Schedule = nonnegative(default=1.0)
     metric: Any = RMS()
-    correction: Correction = static(default="auto")
-    metric_batch: float | None = static(default=None)
-    delta: float = positive(default=1e-3)
-    noise: Noise = static(default="normal")

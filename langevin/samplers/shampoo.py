@@ -18,10 +18,8 @@ Rensmeyer & Niggemann (2024), On the convergence of locally adaptive and scalabl
 from __future__ import annotations
 
 from langevin.core.kernel import kernel
-from langevin.core.noise import Noise
-from langevin.core.record import nonnegative, positive, static
-from langevin.core.riemann import Correction, Riemann
-from langevin.core.schedule import Schedule
+from langevin.core.record import positive, static
+from langevin.core.riemann import Riemann
 from langevin.metrics.kronecker import Kronecker
 
 
@@ -29,28 +27,16 @@ from langevin.metrics.kronecker import Kronecker
 class Shampoo(Riemann):
     """Langevin dynamics preconditioned along every axis of every weight tensor.
 
-    step_size: h.
-    temperature: T; the chain targets p^(1/T).
     epsilon: ε, added to every second moment.
     decay: β of their moving averages; 0, the present gradient alone, is what a correction needs.
     interval: steps between roots; 1 is what a correction needs.
     largest: an axis longer than this is not preconditioned.
-    correction: "auto", "none", "exact", "hutchinson", "rfd", "fixman" or "pec".
-    metric_batch: the share of a batch the metric has to itself; None: 1/8 if a correction needs it; 0: none of its own.
-    delta: δ of "rfd", in units of the position; larger where matrix products have few digits.
-    noise: "normal" or "rademacher".
     """
 
-    step_size: Schedule = positive(default=1e-3)
-    temperature: Schedule = nonnegative(default=1.0)
     epsilon: float = positive(default=1e-2)
     decay: float = static(default=0.0)
     interval: int = static(default=1)
     largest: int = static(default=512)
-    correction: Correction = static(default="auto")
-    metric_batch: float | None = static(default=None)
-    delta: float = positive(default=1e-3)
-    noise: Noise = static(default="normal")
 
     @property
     def metric(self) -> Kronecker:
