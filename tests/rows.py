@@ -26,6 +26,8 @@ from langevin.samplers.guard import Guard
 from langevin.samplers.hmc import HMC
 from langevin.samplers.jackknife import Jackknife
 from langevin.samplers.mala import MALA
+from langevin.samplers.mams import MAMS
+from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.monge import Monge
 from langevin.samplers.msgld import MSGLD
 from langevin.samplers.psgld import PSGLD
@@ -107,6 +109,10 @@ ROWS = {
     "mala": Row(MALA(step_size=0.1)),
     "hmc": Row(HMC(step_size=0.3, n_leapfrog=4), thin=4),
     "hmc-mclachlan": Row(HMC(step_size=0.5, n_leapfrog=2, integrator="mclachlan"), thin=4, variant=True),
+    "mclmc": Row(MCLMC(step_size=1.0, length=2.0), thin=8),
+    "mclmc-verlet": Row(MCLMC(step_size=0.6, length=2.0, integrator="verlet"), variant=True),
+    "mams": Row(MAMS(step_size=1.0, length=2.0), thin=4),
+    "mams-memory": Row(MAMS(step_size=1.0, length=2.0, memory=1.0), thin=4, variant=True),
     "thin": Row(Thin(SGLD(step_size=0.05), n=4), thin=6, variant=True),
     "guard": Row(Guard(SGLD(step_size=0.05)), thin=24),
     "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, variant=True),

@@ -312,11 +312,11 @@ def walled(x):
 def test_a_nan_region_is_survived_and_reported(name, key):
     kernel, target = ROWS[name].kernel, Density(walled)
     k_init, k_run = jax.random.split(key)
-    states = begin_all(k_init, kernel, target, jnp.linspace(-1.0, 3.4, 256)[:, None])
+    states = begin_all(k_init, kernel, target, jnp.stack([jnp.linspace(-1.0, 3.4, 256), jnp.zeros(256)], 1))
     run = advance(k_run, kernel, target, states, length=30, thin=4, layout="vmap")
     ok = np.asarray(run.info.ok)
     assert ok.all(1).any(), "chains that never met the cliff must go on"
-    good = np.isfinite(np.asarray(run.kept)[..., 0])
+    good = np.isfinite(np.asarray(run.kept)).all(-1)
     assert np.all(good[ok]), "a draw that is said to be ok is finite"
     if kernel.law().kind == "exact" or name == "guard":
         assert ok.all(), "a Metropolis kernel rejects NaN"

@@ -1,6 +1,7 @@
-"""Metrics for kernels with a momentum: kinetic energy ½ pᵀ M⁻¹ p with M⁻¹ the identity, a diagonal or dense.
+r"""Metrics for kernels with a momentum or a velocity: M⁻¹ = S Sᵀ, S the identity, diagonal, spiked or dense.
 
-The best M⁻¹ is the covariance of the target. All three are records with the same three methods.
+The kinetic energy is ½ pᵀ M⁻¹ p; equally, positions are θ = S φ and the kernel is plain in φ. The best M⁻¹ is the
+covariance of the target. All are records with the same four methods.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ class Identity:
         return momentum
 
     def root(self, unit: PyTree) -> PyTree:
-        """M^−½ applied to unit noise: the scale of a step in position."""
+        """S applied to unit noise: the scale of a step in position."""
         return unit
+
+    def pull(self, grad: PyTree) -> PyTree:
+        """Sᵀ applied to a gradient in θ: the gradient in φ."""
+        return grad
 
 
 @record
@@ -46,6 +51,9 @@ class Diagonal:
 
     def root(self, unit: PyTree) -> PyTree:
         return jax.tree.map(lambda n, v: n * jnp.sqrt(v), unit, self.variance)
+
+    def pull(self, grad: PyTree) -> PyTree:
+        return self.root(grad)
 
 
 @record
@@ -70,8 +78,44 @@ class Dense:
         flat, unravel = ravel_pytree(unit)
         return unravel(jnp.linalg.cholesky(self.covariance) @ flat)
 
+    def pull(self, grad: PyTree) -> PyTree:
+        flat, unravel = ravel_pytree(grad)
+        return unravel(jnp.linalg.cholesky(self.covariance).T @ flat)
 
-Metric = Identity | Diagonal | Dense
+
+@record
+class Spiked:
+    """S = D (I + U (Λ − I) Uᵀ): a diagonal, and k directions with scales of their own.
+
+    scale: D, a tree like the position; standard deviations, not variances.
+    vectors: U, (d, k), orthonormal columns over the raveled position.
+    stretch: the k numbers of Λ, positive.
+    """
+
+    scale: PyTree
+    vectors: jax.Array
+    stretch: jax.Array
+
+    def momentum(self, key: Key, position: PyTree) -> PyTree:
+        unit = self._along(noise.like(key, position), 1 / self.stretch)
+        return jax.tree.map(lambda n, s: n / s, unit, self.scale)
+
+    def velocity(self, momentum: PyTree) -> PyTree:
+        return self.root(self.pull(momentum))
+
+    def root(self, unit: PyTree) -> PyTree:
+        return tree.mul(self.scale, self._along(unit, self.stretch))
+
+    def pull(self, grad: PyTree) -> PyTree:
+        return self._along(tree.mul(self.scale, grad), self.stretch)
+
+    def _along(self, v: PyTree, stretch: jax.Array) -> PyTree:
+        """(I + U (diag(stretch) − I) Uᵀ) v."""
+        flat, unravel = ravel_pytree(v)
+        return unravel(flat + self.vectors @ ((stretch - 1) * (self.vectors.T @ flat)))
+
+
+Metric = Identity | Diagonal | Dense | Spiked
 
 
 def kinetic(metric: Metric, momentum: PyTree) -> Scalar:

@@ -55,6 +55,8 @@ AUDITED: dict[str, Callable[[], Any]] = {
     "replica": lambda: named("replica")(named("sgld")(step_size=0.05), temperatures=(1.0, 2.0), every=2),
     "mala": _ours("mala", step_size=0.1),
     "hmc": _ours("hmc", step_size=0.3, n_leapfrog=4),
+    "mclmc": _ours("mclmc", step_size=0.3, length=2.0),
+    "mams": _ours("mams", step_size=1.0, length=4.0),
     "nuts": _ours("nuts", step_size=0.4, max_doublings=4),
     "blackjax-mala": _blackjax("mala", step_size=0.1),
     "blackjax-sgld": _blackjax("sgld", step_size=0.05),
