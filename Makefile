@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
+PEER   := .venv-bde
 
 .PHONY: setup setup-bench demo test test-all lint bench results audit-table clean
 
@@ -12,9 +13,16 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
-setup-bench: $(VENV)/.ready-bench
+setup-bench: $(VENV)/.ready-bench $(PEER)/.ready
 $(VENV)/.ready-bench: $(VENV)/.ready
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
+	touch $@
+
+# a peer of its own environment: it needs an old blackjax; the rest is what constraints.txt has
+$(PEER)/.ready: Makefile constraints.txt
+	$(PYTHON) -m venv $(PEER)
+	grep -iv '^blackjax=' constraints.txt > $(PEER)/constraints.txt
+	$(PEER)/bin/pip --disable-pip-version-check install -q -c $(PEER)/constraints.txt sklearn-contrib-bde==1.0.2
 	touch $@
 
 demo: setup
@@ -42,4 +50,4 @@ audit-table: setup
 	$(BIN)/langevin audit --all --size quick --out docs
 
 clean:
-	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PEER) out .pytest_cache .mypy_cache .ruff_cache

@@ -8,6 +8,7 @@ import inspect
 import json
 import pkgutil
 import time
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Size = Annotated[str, typer.Option(help="cpu, gpu or quick.")]
 Figure = Annotated[Path | None, typer.Option(help="Draw the figure to this .png or .svg file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Data = Annotated[str | None, typer.Option(help="A table in place of the usual one, by name or path.")]
 
 
 @app.command()
@@ -43,6 +45,7 @@ def bench(
     size: Size = "cpu",
     figure: Figure = None,
     quiet: Quiet = False,
+    data: Data = None,
     every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
     out: Annotated[
@@ -50,15 +53,18 @@ def bench(
     ] = None,
 ) -> None:
     """Measure speed and memory against the limit and the peers."""
-    modules = {n: f"langevin.benchmarks.{n}" for n in _modules("langevin.benchmarks")}
+    names = [n for n in _modules("langevin.benchmarks") if not n.endswith("_peer")]
+    modules = {n: f"langevin.benchmarks.{n}" for n in names}
     if show:
         _list(modules)
     elif every:
         _all("Benchmarks", "make bench", modules, out, seed, size, quiet)
     elif name not in modules:
         _fail(f"bench: there is no benchmark named {name!r}; there are {', '.join(modules)}.")
+    elif data and not _takes_data(modules[name]):
+        _fail(f"bench: {name} has no table to replace; leave --data out.")
     else:
-        _run(modules[name], json, seed, size, figure, quiet)
+        _run(modules[name], json, seed, size, figure, quiet, extra={"data": data} if data else None)
 
 
 @app.command()
@@ -69,7 +75,7 @@ def reproduce(
     size: Size = "cpu",
     figure: Figure = None,
     quiet: Quiet = False,
-    data: Annotated[str | None, typer.Option(help="A table in place of the result's own, by name or path.")] = None,
+    data: Data = None,
     every: Annotated[bool, typer.Option("--all", help="Reproduce all of them.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
     out: Annotated[
@@ -85,7 +91,7 @@ def reproduce(
         _all("Results", "make results", modules, out, seed, size, quiet)
     elif name not in modules:
         _fail(f"reproduce: there is no result named {name!r}; there are {', '.join(modules)}.")
-    elif data and "data" not in inspect.signature(importlib.import_module(modules[name]).run).parameters:
+    elif data and not _takes_data(modules[name]):
         _fail(f"reproduce: {name} has no table to replace; leave --data out.")
     else:
         _run(modules[name], json, seed, size, figure, quiet, extra={"data": data} if data else None)
@@ -239,10 +245,16 @@ def _list(modules: dict[str, str]) -> None:
 
 
 def _all(title: str, command: str, modules: dict[str, str], out: Path | None, seed: int, size: str, quiet: bool):
-    """Run every module; with a folder, leave JSON, figures and a table there."""
+    """Run every module whose data are there; with a folder, leave JSON, figures and a table there."""
+    from langevin.data.tables import DataError
+
     for name, module in modules.items():
         path = out / f"{name}.json" if out else None
-        result = _run(module, path, seed, size, None, quiet)
+        try:
+            result = _run(module, path, seed, size, None, quiet)
+        except (DataError, FileNotFoundError) as error:
+            Console(stderr=True).print(f"langevin: {name} is left out: {error}", highlight=False, markup=False)
+            continue
         if out and result.drawing:
             result.drawing(str(out / f"{name}.png"))
     if out:
@@ -284,7 +296,9 @@ def _kernel_row(name: str, cls: type) -> dict:
         for f in core.describe(cls)
     }
     try:
-        law = cls().law().words
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a wrong law is said in the table
+            law = cls().law().words
     except TypeError:  # a kernel made of a kernel has no law of its own
         law = "that of its inner kernel"
     return dict(summary=core.summary(cls), law=law, fields=fields, references=core.references(cls))
@@ -292,6 +306,10 @@ def _kernel_row(name: str, cls: type) -> dict:
 
 def _modules(package: str) -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__))
+
+
+def _takes_data(module: str) -> bool:
+    return "data" in inspect.signature(importlib.import_module(module).run).parameters
 
 
 def _first_line(module: str) -> str:

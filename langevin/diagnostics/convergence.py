@@ -28,9 +28,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.fft import next_fast_len
 from scipy.special import logsumexp, ndtri
 from scipy.stats import rankdata
+
+from langevin.core.moments import effective
 
 BLOCK = 2**21  # numbers worked on at a time: bounds memory when a quantity has very many entries
 RHAT, ESS = 1.01, 100  # Vehtari et al. (2021): R̂ below the one, bulk ESS of every chain above the other
@@ -51,9 +52,9 @@ def ess(x, kind: str = "bulk") -> np.ndarray:
     NaN where draws are not finite or never change (as Stan says; ArviZ calls such draws independent).
     """
     kinds = {
-        "bulk": lambda x: _ess(_rank_normal(_halves(x))),
-        "tail": lambda x: np.fmin(*(_ess(_halves(x <= np.quantile(x, q, axis=(0, 1)))) for q in (0.05, 0.95))),
-        "mean": lambda x: _ess(_halves(x)),
+        "bulk": lambda x: effective(_rank_normal(_halves(x))),
+        "tail": lambda x: np.fmin(*(effective(_halves(x <= np.quantile(x, q, axis=(0, 1)))) for q in (0.05, 0.95))),
+        "mean": lambda x: effective(_halves(x)),
     }
     if kind not in kinds:
         raise ValueError(f"ess has no kind {kind!r}: choose 'bulk', 'tail' or 'mean'.")
@@ -62,7 +63,7 @@ def ess(x, kind: str = "bulk") -> np.ndarray:
 
 def mcse(x) -> np.ndarray:
     """Monte Carlo standard error of the mean of draws (chain, draw, …): sd(x) / √ESS_mean."""
-    return _blockwise(x, lambda x: np.std(x, axis=(0, 1), ddof=1) / np.sqrt(_ess(_halves(x))))
+    return _blockwise(x, lambda x: np.std(x, axis=(0, 1), ddof=1) / np.sqrt(effective(_halves(x))))
 
 
 def _blockwise(x, statistic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -103,28 +104,6 @@ def _rhat(x: np.ndarray) -> np.ndarray:
 
     x = _halves(x)
     return np.fmax(of(_rank_normal(x)), of(_rank_normal(np.abs(x - np.median(x, axis=(0, 1))))))
-
-
-def _ess(x: np.ndarray) -> np.ndarray:
-    m, n = x.shape[:2]
-    size = next_fast_len(2 * n, real=True)  # zero padding: no wrap-around
-    spectrum = np.fft.rfft(x - x.mean(axis=1, keepdims=True), n=size, axis=1)
-    autocov = np.fft.irfft(np.abs(spectrum) ** 2, n=size, axis=1)[:, :n].mean(axis=0) / n
-    var_plus = autocov[0] + x.mean(axis=1).var(axis=0, ddof=1)
-    rho = 1 - (autocov[0] * n / (n - 1) - autocov) / var_plus
-    rho[0] = 1
-
-    even = rho[0 : n - 1 : 2]
-    pair = even + rho[1:n:2]
-    end = max(0, (n - 3) // 2)  # the sequence ends here, positive still or not
-    negative = pair[: end + 1] <= 0
-    stop = np.where(negative.any(axis=0), negative.argmax(axis=0), end)
-    summed = np.arange(len(pair))[:, None] < stop
-    tau = -1 + 2 * np.sum(np.minimum.accumulate(pair, axis=0), axis=0, where=summed)
-    pair_stop, even_stop = (np.take_along_axis(a, stop[None], axis=0)[0] for a in (pair, even))
-    tau += np.where((even_stop > 0) | (pair_stop > 0), even_stop, 0)
-    tau = np.maximum(tau, 1 / np.log10(m * n))  # antithetic chains: no more than MN log₁₀(MN)
-    return np.where(np.ptp(x, axis=(0, 1)) > 0, m * n / tau, np.nan)
 
 
 class Diagnosis(NamedTuple):

@@ -56,6 +56,7 @@ AUDITED: dict[str, Callable[[], Any]] = {
     "mala": _ours("mala", step_size=0.1),
     "hmc": _ours("hmc", step_size=0.3, n_leapfrog=4),
     "mclmc": _ours("mclmc", step_size=0.3, length=2.0),
+    "smile": _ours("smile", step_size=0.3, length=2.0),
     "mams": _ours("mams", step_size=1.0, length=4.0),
     "nuts": _ours("nuts", step_size=0.4, max_doublings=4),
     "blackjax-mala": _blackjax("mala", step_size=0.1),

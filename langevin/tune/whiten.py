@@ -1,0 +1,341 @@
+r"""Scale, noise and step size of SMILE, found while it runs and then frozen.
+
+Halves of every batch give (ĝ₁ − ĝ₂)/2, of mean zero and of the covariance V of ĝ = (ĝ₁ + ĝ₂)/2, signal left out. With
+n of N examples in a batch, (n/N) V is near the precision the data give (it is for a well-specified model), so
+
+    D_i = ((n/N) V_ii + prior precision_i)^−½
+
+puts every coordinate on the scale of the posterior. In its coordinates x = √(n/N) D(ĝ₁ − ĝ₂)/2 the noise has variances
+of at most one but a few strong directions: the top k eigenvectors U of C = E[x xᵀ] are followed by a power step a round
+(Oja's rule with a batch of a whole round; W' = qr(Σ x (xᵀW))), and their variances λ are found from the next round's
+samples, which W does not depend on. Then
+
+    S = D (I + U(Λ − I)Uᵀ),   Λ_j = min(1, λ_j^−½),
+    noise: (N/n) λ_j Λ_j² along U_j,   (N/n)(C_ii − Σ_j λ_j U_ij²) off them,
+
+filled up to the level N/n. The step size follows the energy error of a probe every fourth step (a Verlet step with
+both its gradients on one batch, a true Hamiltonian error) by the rule Var[ΔE] ∝ ε⁶: with ξ = ΔE²/(d·variance),
+
+    ε = (X/Y)^−⅙,   X ← ρX + w ξ/ε⁶,   Y ← ρY + w,   w = exp(−½ (log ξ / 6·1.5)²),
+
+and is capped so that kicks stay below δ = min(½, 2√(n/N)). A probe that fails (ΔE not finite or beyond
+20 √(d·variance)) puts position, gradient and log density back together, draws the velocity anew, and cuts ε to four
+fifths. A last stretch moves ε alone. Every chain has its own: PerChain(kernel) comes back.
+
+References
+----------
+Oja (1982), A simplified neuron model as a principal component analyzer, eq. (4).
+Robnik & Seljak (2024), Fluctuation without dissipation: microcanonical Langevin Monte Carlo, §4 (the ε⁶ rule).
+Sommer, Robnik, Rügamer et al. (2026), Can microcanonical Langevin dynamics leverage mini-batch gradient noise?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from langevin.core import tree
+from langevin.core.advance import MAPPED, advance, chains_of
+from langevin.core.integrators import INTEGRATORS
+from langevin.core.isokinetic import Point, force_of, glide, kick, moved, uniform
+from langevin.core.kernel import PerChain, replace, report
+from langevin.core.metric import Spiked
+from langevin.core.record import record
+from langevin.core.types import Eval, Key, Law, PyTree, State
+from langevin.samplers.smile import SMILE, cooled
+
+PROBE = 4  # steps from one probe to the next
+TRUST, MEMORY = 1.5, 50.0  # of the ε⁶ rule: tolerance in log ξ, and probes remembered
+FIRST = 32  # batches looked at before the first step
+
+
+class Seen(NamedTuple):
+    """Sums over the half-differences x of a round: how many, x², x xᵀW and (Wᵀx)(Wᵀx)ᵀ."""
+
+    total: jax.Array
+    square: jax.Array
+    product: jax.Array
+    gram: jax.Array
+
+
+class Sought(NamedTuple):
+    """ε with its running sums X, Y; the largest it may be; and the undone steps."""
+
+    step_size: jax.Array
+    weighted: jax.Array
+    weights: jax.Array
+    most: jax.Array
+    undone: jax.Array
+
+
+@record
+class Probing:
+    """SMILE that watches its noise and seeks its step size; the numbers live in `memory`.
+
+    kernel: SMILE, with its scale.
+    scale: D under which noise is watched, a flat vector.
+    watched: W, (d, k) orthonormal.
+    share: n/N.
+    variance: of the energy error, a dimension, that is sought.
+    cap: the largest δ of a kick.
+    """
+
+    kernel: SMILE
+    scale: jax.Array
+    watched: jax.Array
+    share: Any
+    variance: Any
+    cap: Any
+
+    def init(self, key, position, target):
+        return self.adopt(self.kernel.init(key, position, target))
+
+    def adopt(self, state: State) -> State:
+        """A state of the inner kernel as one of this."""
+        d, k = self.watched.shape
+        zero, inf = jnp.zeros(()), jnp.full((), jnp.inf)
+        seen = Seen(zero, jnp.zeros(d), jnp.zeros((d, k)), jnp.zeros((k, k)))
+        start = jnp.asarray(self.kernel.step_size, jnp.float32)
+        return state._replace(memory=(seen, Sought(start, zero, zero, inf, zero)))
+
+    def step(self, key, state, target):
+        seen, sought = state.memory
+        h = self.capped(sought)
+        words = jax.random.key_data(key)
+        wrap = partial(jax.random.wrap_key_data, impl=jax.random.key_impl(key))
+        probing = state.count % PROBE == 0
+        go = partial(lax.cond, probing, lambda w: self._probe(wrap(w), state, target, h))
+        position, velocity, evaluation, feed, error, x = go(lambda w: self._plain(wrap(w), state, target, h), words)
+        seen = self._seen(seen, x)
+        fine = tree.finite((position, evaluation)) & jnp.isfinite(error)
+        fine &= (jnp.abs(error) < 20 * jnp.sqrt(self.variance * velocity.size)) | ~probing
+        fine &= state.eval.log_density - evaluation.log_density <= self.kernel.fall
+        k_anew = jax.random.fold_in(wrap(words), 3)
+        there, here = (position, velocity, evaluation), (state.position, uniform(k_anew, position), state.eval)
+        position, velocity, kept = tree.where(fine, there, here)
+        sought = self._moved(sought, h, error, probing, fine, velocity.size)
+        new = state._replace(
+            position=position, aux=velocity, memory=(seen, sought), eval=kept, feed=feed, count=state.count + 1
+        )
+        n_grad = 1 + probing.astype(jnp.int32)
+        return new, report(new, acceptance=fine, energy_error=error, n_grad=n_grad, n_data=n_grad * evaluation.n_data)
+
+    def law(self) -> Law:
+        return Law("wrong", 0.0, None, "none: scale and step size still move")
+
+    def capped(self, sought: Sought):
+        """ε, so that a kick of noise is not above δ: by the level of noise and by the one that L asks for."""
+        d, kernel = self.scale.size, self.kernel
+        by_level = self.cap * (d - 1) / jnp.sqrt(d * jnp.maximum(kernel.level, 1e-30))
+        by_length = self.cap**2 * kernel.length * (d - 1) / (2 * d)
+        return jnp.minimum(jnp.minimum(sought.step_size, sought.most), jnp.minimum(by_level, by_length))
+
+    def _halves(self, batch, position, target):
+        """The evaluation on a batch, and x of its halves."""
+        first, second = (target.evaluate(half, position) for half in target.parts(batch, 2))
+        grad = jax.tree.map(lambda a, b: 0.5 * (a + b), first.grad, second.grad)
+        value = 0.5 * (first.log_density + second.log_density)
+        apart = ravel_pytree(jax.tree.map(lambda a, b: 0.5 * (a - b), first.grad, second.grad))[0]
+        return Eval(value, grad, first.n_data + second.n_data), jnp.sqrt(self.share) * self.scale * apart
+
+    def _plain(self, key, state, target, h):
+        k_noise, k_draw = jax.random.split(key)
+        kernel, T = self.kernel, self.kernel.temperature
+        force = force_of(kernel.metric, state.eval, T) + kernel.completion(k_noise, state.aux, h, T)
+        velocity, _ = kick(state.aux, force, h * cooled(h, force))
+        position = moved(kernel.metric, state.position, velocity, h)
+        batch, feed = target.draw(k_draw, state.feed)
+        evaluation, x = self._halves(batch, position, target)
+        return position, velocity, evaluation, feed, jnp.zeros(()), x
+
+    def _probe(self, key, state, target, h):
+        batch, feed = target.draw(key, state.feed)
+        here, x = self._halves(batch, state.position, target)
+        evaluate = partial(target.evaluate, batch)
+        start = Point(state.position, state.aux, here)
+        end, error = glide(INTEGRATORS["verlet"], evaluate, self.kernel.metric, start, h, self.kernel.temperature)
+        return end.position, end.velocity, end.eval, feed, error, x
+
+    def _seen(self, seen: Seen, x) -> Seen:
+        fine = jnp.all(jnp.isfinite(x))
+        x = jnp.where(fine, x, 0.0)
+        y = self.watched.T @ x
+        return Seen(seen.total + fine, seen.square + x**2, seen.product + jnp.outer(x, y), seen.gram + jnp.outer(y, y))
+
+    def _moved(self, sought: Sought, h, error, probing, fine, d) -> Sought:
+        xi = jnp.where(fine, error, 0.0) ** 2 / (d * self.variance) + 1e-8
+        w = jnp.where(probing & fine, jnp.exp(-0.5 * (jnp.log(xi) / (6 * TRUST)) ** 2), 0.0)
+        rho = jnp.where(probing & fine, (MEMORY - 1) / (MEMORY + 1), 1.0)
+        # in units of the present ε, whose sixth power would underflow
+        ratio = (h / sought.step_size) ** 6
+        X, Y = rho * sought.weighted + w * xi / ratio, rho * sought.weights + w
+        grow = jnp.where(Y > 0, (X / jnp.maximum(Y, 1e-30)) ** (-1 / 6), 1.0)
+        grow = jnp.where(probing & fine, jnp.clip(grow, 0.7, 1.1), 1.0)
+        # an undone step cuts ε, and bounds it; the bound gives way slowly
+        most = jnp.where(fine, sought.most * 1.002, 0.8 * h)
+        step = jnp.where(fine, sought.step_size * grow, 0.8 * h)
+        kept = (step / sought.step_size) ** 6
+        return Sought(step, X * kept, Y, most, sought.undone + ~fine)
+
+
+def whiten(
+    key: Key,
+    kernel: SMILE,
+    target: Any,
+    states: State,
+    *,
+    steps: int = 4000,
+    rounds: int = 8,
+    rank: int = 16,
+    variance: float | tuple[float, float] = (0.5, 0.05),
+    share: float | None = None,
+    prior: PyTree = None,
+    length: float | None = None,
+    watch: Callable[[dict], None] | None = None,
+) -> tuple[PerChain, State]:
+    """The kernel with scale, noise and step size tuned in `steps` steps, each chain its own, and the states it got to.
+
+    share: n/N; None: as the target says. prior: precision of the prior, a tree or a number; None: as the target says.
+    length: L in the scaled coordinates; None: √d. watch: called after every round with what it found.
+    """
+    _check(kernel, steps, rounds)
+    d = tree.size(states.position) // chains_of(states)
+    share = _share(target) if share is None else share
+    k_first, *keys = jax.random.split(key, rounds + 2)
+    begin, end = variance if isinstance(variance, tuple) else (variance, variance)
+    precision = _precision(target, states) if prior is None else _flat(prior, states)
+    frozen = replace(kernel, length=float(np.sqrt(d)) if length is None else length)
+    probing, states = _opened(k_first, frozen, target, states, precision, share, min(rank, d - 1), begin)
+    last = max(steps // 5, 1)
+    each = max((steps - last) // rounds, 1)
+    for i, k in enumerate(keys):
+        wanted = begin + (end - begin) * min(i / max(rounds - 1, 1), 1.0)
+        probing = replace(probing, variance=jnp.full(chains_of(states), wanted))
+        n = each if i < rounds else last
+        out = advance(k, PerChain(probing), target, states, length=max(each, last), n=np.int32(n), keep=_nothing)
+        states = out.states
+        if watch is not None:
+            watch(_told(states, n))
+        if i < rounds:
+            probing, states = _revised(probing, states, precision)
+    tuned = jax.vmap(lambda p, m: replace(p.kernel, step_size=p.capped(m[1])))(probing, states.memory)
+    return PerChain(tuned), states._replace(memory=())
+
+
+@partial(jax.jit, static_argnames="rank")
+def _opened(key, kernel, target, states, precision, share, rank, variance):
+    """The first scale of every chain, from batches at its start, and the states to seek from."""
+    chains = chains_of(states)
+
+    def one(key, state, precision):
+        impl = jax.random.key_impl(key)
+
+        def apart(word):
+            batch, _ = target.draw(jax.random.wrap_key_data(word, impl=impl), state.feed)
+            first, second = (target.evaluate(half, state.position).grad for half in target.parts(batch, 2))
+            return 0.5 * ravel_pytree(tree.sub(first, second))[0]
+
+        x = lax.map(apart, jax.random.key_data(jax.random.split(key, max(FIRST, rank)))) * jnp.sqrt(share)
+        D = _scale(jnp.mean(x**2, 0), precision)
+        x = x * D[None]
+        W = jnp.linalg.qr(x[:rank].T)[0]
+        scaled = _with(kernel, D, W, jnp.ones(rank), jnp.mean(x**2, 0), share, state.position)
+        probing = Probing(
+            scaled, D, W, jnp.asarray(share), jnp.asarray(variance), jnp.minimum(0.5, 2 * jnp.sqrt(share))
+        )
+        return probing, probing.adopt(state)
+
+    return jax.vmap(one, (0, MAPPED, 0), (0, MAPPED))(jax.random.split(key, chains), states, precision)
+
+
+@jax.jit
+def _revised(probing, states, precision):
+    """Every chain's scale and noise from what it saw; what it watches next; its sums begun anew."""
+
+    def one(probing, state, precision):
+        seen, sought = state.memory
+        n = jnp.maximum(seen.total, 1.0)
+        square, D = seen.square / n, probing.scale
+        values, turn = jnp.linalg.eigh(seen.gram / n)
+        U = probing.watched @ turn
+        scaled = _with(probing.kernel, D, U, values, square, probing.share, state.position)
+        # the step keeps its length in θ where the scale has changed
+        before, after = _size(probing.kernel.metric), _size(scaled.metric)
+        sought = sought._replace(step_size=sought.step_size * before / after, most=jnp.full((), jnp.inf))
+        new = _scale(square / D**2, precision)
+        W = jnp.linalg.qr((new / D)[:, None] * seen.product / n)[0]
+        fresh = replace(probing, kernel=scaled, scale=new, watched=W)
+        begun = fresh.adopt(state).memory[0]
+        return fresh, state._replace(memory=(begun, sought._replace(weighted=0.0 * n, weights=0.0 * n)))
+
+    return jax.vmap(one, (0, MAPPED, 0), (0, MAPPED))(probing, states, precision)
+
+
+def _with(kernel, D, U, values, square, share, position):
+    """The kernel with S = D(I + U(Λ − I)Uᵀ) and the noise that is left."""
+    stretch = jnp.minimum(1.0, jax.lax.rsqrt(jnp.maximum(values, 1e-12)))
+    rest = jnp.maximum(square - (U**2) @ values, 0.0)
+    metric = Spiked(ravel_pytree(position)[1](D), U, stretch)
+    noise = dict(gradient_noise=rest / share, spikes=values * stretch**2 / share, level=1.0 / share)
+    like = jax.tree.map(jnp.asarray, kernel)
+    return replace(like, metric=metric, **noise)
+
+
+def _scale(square, precision):
+    total = square + precision
+    return jax.lax.rsqrt(jnp.maximum(total, 1e-6 * jnp.mean(total)))
+
+
+def _size(metric: Spiked):
+    return jnp.sqrt(tree.dot(metric.scale, metric.scale))
+
+
+def _share(target) -> float:
+    batch, n = getattr(target, "batch", None), getattr(target, "n", None)
+    if batch is None or n is None:
+        raise ValueError("whiten: the target does not say what share of the data a batch is; give share=.")
+    return batch / n
+
+
+@jax.jit
+def _precision(target, states):
+    """Curvature of the prior along every coordinate, exact where it is independent; (chain, d)."""
+    if not hasattr(target, "prior"):
+        raise ValueError("whiten: the target does not tell its prior apart; give prior= its precision.")
+
+    def one(position):
+        flat, unravel = ravel_pytree(position)
+        grad = jax.grad(lambda v: target.prior(unravel(v)))
+        return -jax.jvp(grad, (flat,), (jnp.ones_like(flat),))[1]
+
+    return jnp.maximum(jax.vmap(one)(states.position), 0.0)
+
+
+def _flat(prior, states):
+    one = jax.tree.map(lambda u: u[0], states.position)
+    flat = ravel_pytree(jax.tree.map(lambda p, u: jnp.broadcast_to(p, u.shape), tree.fill(prior, one), one))[0]
+    return jnp.broadcast_to(flat, (chains_of(states), flat.size)).astype(jnp.float32)
+
+
+def _nothing(state: State) -> tuple:
+    """Keep nothing of the way."""
+    return ()
+
+
+def _told(states: State, n: int) -> dict:
+    _, sought = states.memory
+    return dict(step_size=np.asarray(sought.step_size), reset_rate=np.asarray(sought.undone) / n)
+
+
+def _check(kernel, steps: int, rounds: int) -> None:
+    if not isinstance(kernel, SMILE) or kernel.variant != "corrected":
+        raise TypeError("whiten: it tunes SMILE(variant='corrected'); the published variant tunes itself.")
+    if steps < 2 * rounds or rounds < 1:
+        raise ValueError(f"whiten: {steps} steps in {rounds} rounds; take at least two steps a round.")
