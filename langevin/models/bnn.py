@@ -59,7 +59,8 @@ class Network:
     kind: Kind = static(default="gaussian")
 
     def outputs(self, position, x):
-        return jax.vmap(eqx.combine(position["net"], self.fixed))(x)
+        net = eqx.combine(position["net"], self.fixed)
+        return net.many(x) if hasattr(net, "many") else jax.vmap(net)(x)
 
     def sigma(self, position):
         return jnp.exp(position["log_noise"]) if "log_noise" in position else self.noise

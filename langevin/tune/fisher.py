@@ -1,0 +1,94 @@
+r"""A metric from the gradients of single examples: the stiffest directions of every chain's neighbourhood, shortened.
+
+At a chain's position let g_i be the gradient on example i alone, scaled to all N (as a batch of one is), D² the
+variance of the prior, and λ_j, U_j the top k eigenpairs of the Fisher matrix
+
+    F = D Cov(g_i) D / N,      S = D (I + U(Λ − I)Uᵀ),      Λ_j = (1 + λ_j/κ)^−½.
+
+With κ = 1 and all directions S Sᵀ is the covariance of the Laplace approximation. A trained network's neighbourhood is
+narrow and bends, so that this is far too short a scale for where the chain is going; κ > 1 shortens only what is
+stiffer than κ times the prior, and less. Directions are found by subspace iteration on `examples` examples drawn anew.
+
+References
+----------
+Girolami & Calderhead (2011), Riemann manifold Langevin and Hamiltonian Monte Carlo methods, §4.1.
+Halko, Martinsson & Tropp (2011), Finding structure with randomness, alg. 4.4 (subspace iteration).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from langevin.core import tree
+from langevin.core.advance import MAPPED, chains_of
+from langevin.core.kernel import PerChain, replace
+from langevin.core.metric import Spiked
+from langevin.core.types import Key, State
+from langevin.tune.trajectory import needs
+
+TURNS = 3  # of the subspace iteration
+TOGETHER = 64  # examples whose gradients are found at once
+
+
+def fisher(
+    key: Key,
+    kernel: Any,
+    target: Any,
+    states: State,
+    *,
+    rank: int = 128,
+    examples: int = 512,
+    damping: float = 1000.0,
+) -> tuple[PerChain, State]:
+    """The kernel with every chain's own Spiked metric, and the states unchanged. It may be a PerChain already."""
+    needs("fisher", kernel.kernel if isinstance(kernel, PerChain) else kernel, ("metric",))
+    chains = chains_of(states)
+    d = tree.size(states.position) // chains
+    if not isinstance(kernel, PerChain):
+        kernel = PerChain(jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel))
+    rank = min(rank, d - 1, examples - 1)
+    metric = spiked(key, target, states, damping, rank=rank, examples=examples)
+    return PerChain(replace(kernel.kernel, metric=metric)), states
+
+
+@partial(jax.jit, static_argnames=("rank", "examples"))
+def spiked(key: Key, target: Any, states: State, damping, *, rank: int, examples: int) -> Spiked:
+    """The metric of every chain."""
+
+    def one(key, state):
+        impl = jax.random.key_impl(key)
+        unravel = ravel_pytree(state.position)[1]
+        tau = scale(target, state.position)
+        words = jax.random.key_data(jax.random.split(key, examples))
+        x = lax.map(lambda w: alone(jax.random.wrap_key_data(w, impl=impl), target, state), words, batch_size=TOGETHER)
+        x = (x - jnp.mean(x, 0, keepdims=True)) * tau[None] / jnp.sqrt((examples - 1.0) * target.n)
+        U = jnp.linalg.qr(x[:rank].T)[0]
+        for _ in range(TURNS):
+            U = jnp.linalg.qr(x.T @ (x @ U))[0]
+        y = x @ U
+        values, turn = jnp.linalg.eigh(y.T @ y)
+        stretch = lax.rsqrt(1 + jnp.maximum(values, 0.0) / damping)
+        return Spiked(unravel(tau), U @ turn, stretch)
+
+    return jax.vmap(one, (0, MAPPED))(jax.random.split(key, chains_of(states)), states)
+
+
+def alone(key, target, state):
+    """The gradient on one example."""
+    share = 1.0 / (target.batch or target.n)
+    batch, _ = target.draw(key, state.feed, fraction=min(share, 1 - 1e-6))
+    return ravel_pytree(target.evaluate(batch, state.position).grad)[0]
+
+
+def scale(target, position):
+    """The prior's standard deviation of every coordinate, flat; exact where the prior is independent and normal."""
+    flat, unravel = ravel_pytree(position)
+    grad = jax.grad(lambda v: target.prior(unravel(v)))
+    precision = -jax.jvp(grad, (flat,), (jnp.ones_like(flat),))[1]
+    return lax.rsqrt(jnp.maximum(precision, 1e-6))
