@@ -34,7 +34,9 @@ def test_reproduce_list_names_every_result():
         assert name in out.output
 
 
-@pytest.mark.parametrize("name", ["chain1d", "compile", "overhead"])
+@pytest.mark.parametrize(
+    "name", ["chain1d", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compile", "overhead"))]
+)
 def test_a_quick_bench_writes_the_shape(name, tmp_path):
     file = tmp_path / "b.json"
     out = runner.invoke(app, ["bench", name, "--size", "quick", "--json", str(file), "--quiet"])

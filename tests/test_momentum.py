@@ -124,6 +124,7 @@ def test_sgrhmc_finds_gamma(correction, key):
     assert np.all(np.abs(each.mean(0) - gamma) / error < 5)
 
 
+@pytest.mark.slow
 def test_sgrhmc_takes_its_metric_from_a_batch_of_its_own(key):
     """With gradient noise larger than the gradient the law is N(0, 1) as h → 0; from the drift's batch it is not."""
 

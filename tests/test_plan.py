@@ -20,6 +20,7 @@ from langevin.targets.bayes import Bayes
 from langevin.tune.fisher import fisher, scale
 from langevin.tune.plan import PLANS
 from langevin.tune.settle import settle
+from langevin.tune.whiten import whiten
 
 TAU = jnp.asarray([2.0, 0.5, 1.0, 1.0, 1.0, 1.0])
 
@@ -94,7 +95,7 @@ def test_settling_follows_the_energy_error_asked_for(network, key):
     steps = []
     for v in (0.1, 0.001):
         k = jax.random.clone(k_tune)
-        tuned, after = settle(k, kernel, network.target, states, rounds=3, steps=300, variance=(v, v), rank=8)
+        tuned, after = settle(k, kernel, network.target, states, rounds=2, steps=300, variance=(v, v), rank=8)
         steps.append(np.asarray(tuned.kernel.step_size))
         assert steps[-1].shape == (8,)
         assert np.isfinite(np.asarray(after.eval.log_density)).all()
@@ -102,12 +103,15 @@ def test_settling_follows_the_energy_error_asked_for(network, key):
     assert 1.7 < ratio < 2.7
 
 
-@pytest.mark.parametrize("name", ["mile", "smile"])
+@pytest.mark.parametrize("name", ["mile", pytest.param("smile", marks=pytest.mark.slow)])
 def test_plans_learn_what_the_data_say(network, key, name):
     """Chains end at the noise of the data, their predictions at the curve."""
     k_start, k_fit = jax.random.split(key)
-    plan = replace(PLANS[name], ascent=600, draws=40, thin=10)
-    plan = replace(plan, batch=None if name == "mile" else 100)
+    short = {
+        "mile": dict(tune=partial(settle, rounds=4, steps=100)),
+        "smile": dict(tune=partial(whiten, steps=1000, rounds=4), batch=100),
+    }
+    plan = replace(PLANS[name], ascent=600, draws=40, thin=10, **short[name])
     posterior = plan(k_fit, network.target, network.starts(k_start, 4))
     assert np.asarray(posterior.info.ok).all()
     x = jnp.stack([jnp.linspace(-1.5, 1.5, 31), jnp.zeros(31), jnp.zeros(31)], 1)

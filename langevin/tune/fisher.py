@@ -7,7 +7,8 @@ variance of the prior, and λ_j, U_j the top k eigenpairs of the Fisher matrix
 
 With κ = 1 and all directions S Sᵀ is the covariance of the Laplace approximation. A trained network's neighbourhood is
 narrow and bends, so that this is far too short a scale for where the chain is going; κ > 1 shortens only what is
-stiffer than κ times the prior, and less. Directions are found by subspace iteration on `examples` examples drawn anew.
+stiffer than κ times the prior, and less. Directions are found by subspace iteration on `examples` examples drawn anew,
+beginning from those of the Spiked metric that the kernel has, if it has one.
 
 References
 ----------
@@ -32,7 +33,7 @@ from langevin.core.metric import Spiked
 from langevin.core.types import Key, State
 from langevin.tune.trajectory import needs
 
-TURNS = 3  # of the subspace iteration
+TURNS = 3  # of the subspace iteration from nowhere; one is enough from the last round's directions
 TOGETHER = 64  # examples whose gradients are found at once
 
 
@@ -53,30 +54,32 @@ def fisher(
     if not isinstance(kernel, PerChain):
         kernel = PerChain(jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel))
     rank = min(rank, d - 1, examples - 1)
-    metric = spiked(key, target, states, damping, rank=rank, examples=examples)
+    before = kernel.kernel.metric
+    known = isinstance(before, Spiked) and before.vectors.shape[-1] == rank
+    metric = spiked(key, target, states, damping, before.vectors if known else None, rank=rank, examples=examples)
     return PerChain(replace(kernel.kernel, metric=metric)), states
 
 
 @partial(jax.jit, static_argnames=("rank", "examples"))
-def spiked(key: Key, target: Any, states: State, damping, *, rank: int, examples: int) -> Spiked:
-    """The metric of every chain."""
+def spiked(key: Key, target: Any, states: State, damping, known, *, rank: int, examples: int) -> Spiked:
+    """The metric of every chain; known: directions to begin from, or None."""
 
-    def one(key, state):
+    def one(key, state, known):
         impl = jax.random.key_impl(key)
         unravel = ravel_pytree(state.position)[1]
         tau = scale(target, state.position)
         words = jax.random.key_data(jax.random.split(key, examples))
         x = lax.map(lambda w: alone(jax.random.wrap_key_data(w, impl=impl), target, state), words, batch_size=TOGETHER)
         x = (x - jnp.mean(x, 0, keepdims=True)) * tau[None] / jnp.sqrt((examples - 1.0) * target.n)
-        U = jnp.linalg.qr(x[:rank].T)[0]
-        for _ in range(TURNS):
+        U = jnp.linalg.qr(x[:rank].T)[0] if known is None else known
+        for _ in range(TURNS if known is None else 1):
             U = jnp.linalg.qr(x.T @ (x @ U))[0]
         y = x @ U
         values, turn = jnp.linalg.eigh(y.T @ y)
         stretch = lax.rsqrt(1 + jnp.maximum(values, 0.0) / damping)
         return Spiked(unravel(tau), U @ turn, stretch)
 
-    return jax.vmap(one, (0, MAPPED))(jax.random.split(key, chains_of(states)), states)
+    return jax.vmap(one, (0, MAPPED, 0))(jax.random.split(key, chains_of(states)), states, known)
 
 
 def alone(key, target, state):

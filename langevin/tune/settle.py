@@ -8,7 +8,8 @@ that valley, whose shape changes on the way. Every round a chain
 2. runs with its step size sought by the energy error, Var[ΔE] ∝ ε⁶ (`tune.energy`), at a variance that falls
    geometrically from round to round.
 
-Metric and step size of the last round are frozen. Every chain has its own: PerChain(kernel) comes back.
+Many short rounds do better than long chains in a metric of yesterday. Metric and step size of the last are frozen.
+Every chain has its own: PerChain(kernel) comes back.
 
 References
 ----------
@@ -39,9 +40,9 @@ def settle(
     target: Any,
     states: State,
     *,
-    rounds: int = 5,
+    rounds: int = 20,
     steps: int = 200,
-    variance: tuple[float, float] = (0.3, 0.03),
+    variance: tuple[float, float] = (0.3, 0.01),
     damping: float = 1000.0,
     rank: int = 128,
     examples: int = 512,

@@ -50,6 +50,8 @@ from langevin.core.metric import Spiked
 from langevin.core.record import record
 from langevin.core.types import Eval, Key, Law, PyTree, State
 from langevin.samplers.smile import SMILE, cooled
+from langevin.tune.trajectory import needs
+from langevin.tune.warm_start import nothing
 
 PROBE = 4  # steps from one probe to the next
 TRUST, MEMORY = 1.5, 50.0  # of the ε⁶ rule: tolerance in log ξ, and probes remembered
@@ -133,7 +135,7 @@ class Probing:
     def capped(self, sought: Sought):
         """ε, so that a kick of noise is not above δ: by the level of noise and by the one that L asks for."""
         d, kernel = self.scale.size, self.kernel
-        by_level = self.cap * (d - 1) / jnp.sqrt(d * jnp.maximum(kernel.level, 1e-30))
+        by_level = self.cap * (d - 1) * kernel.temperature / jnp.sqrt(d * jnp.maximum(kernel.level, 1e-30))
         by_length = self.cap**2 * kernel.length * (d - 1) / (2 * d)
         return jnp.minimum(jnp.minimum(sought.step_size, sought.most), jnp.minimum(by_level, by_length))
 
@@ -208,6 +210,10 @@ def whiten(
     _check(kernel, steps, rounds)
     d = tree.size(states.position) // chains_of(states)
     share = _share(target) if share is None else share
+    if not 0 < share <= 1:
+        raise ValueError(f"whiten: share is {share}; a batch is more than none and at most all of the data.")
+    if prior is None and not hasattr(target, "prior"):
+        raise ValueError("whiten: the target does not tell its prior apart; give prior= its precision.")
     k_first, *keys = jax.random.split(key, rounds + 2)
     begin, end = variance if isinstance(variance, tuple) else (variance, variance)
     precision = _precision(target, states) if prior is None else _flat(prior, states)
@@ -219,7 +225,7 @@ def whiten(
         wanted = begin + (end - begin) * min(i / max(rounds - 1, 1), 1.0)
         probing = replace(probing, variance=jnp.full(chains_of(states), wanted))
         n = each if i < rounds else last
-        out = advance(k, PerChain(probing), target, states, length=max(each, last), n=np.int32(n), keep=_nothing)
+        out = advance(k, PerChain(probing), target, states, length=max(each, last), n=np.int32(n), keep=nothing)
         states = out.states
         if watch is not None:
             watch(_told(states, n))
@@ -281,7 +287,8 @@ def _revised(probing, states, precision):
 def _with(kernel, D, U, values, square, share, position):
     """The kernel with S = D(I + U(Λ − I)Uᵀ) and the noise that is left."""
     stretch = jnp.minimum(1.0, jax.lax.rsqrt(jnp.maximum(values, 1e-12)))
-    rest = jnp.maximum(square - (U**2) @ values, 0.0)
+    # off the spikes R is P diag(rest) P, P = I − UUᵀ, which has less on its diagonal than `rest`
+    rest = jnp.maximum(square - (U**2) @ values, 0.0) / jnp.maximum(1 - jnp.sum(U**2, axis=1), 1e-3)
     metric = Spiked(ravel_pytree(position)[1](D), U, stretch)
     noise = dict(gradient_noise=rest / share, spikes=values * stretch**2 / share, level=1.0 / share)
     like = jax.tree.map(jnp.asarray, kernel)
@@ -307,8 +314,6 @@ def _share(target) -> float:
 @jax.jit
 def _precision(target, states):
     """Curvature of the prior along every coordinate, exact where it is independent; (chain, d)."""
-    if not hasattr(target, "prior"):
-        raise ValueError("whiten: the target does not tell its prior apart; give prior= its precision.")
 
     def one(position):
         flat, unravel = ravel_pytree(position)
@@ -324,11 +329,6 @@ def _flat(prior, states):
     return jnp.broadcast_to(flat, (chains_of(states), flat.size)).astype(jnp.float32)
 
 
-def _nothing(state: State) -> tuple:
-    """Keep nothing of the way."""
-    return ()
-
-
 def _told(states: State, n: int) -> dict:
     _, sought = states.memory
     return dict(step_size=np.asarray(sought.step_size), reset_rate=np.asarray(sought.undone) / n)
@@ -337,5 +337,6 @@ def _told(states: State, n: int) -> dict:
 def _check(kernel, steps: int, rounds: int) -> None:
     if not isinstance(kernel, SMILE) or kernel.variant != "corrected":
         raise TypeError("whiten: it tunes SMILE(variant='corrected'); the published variant tunes itself.")
+    needs("whiten", kernel, ("step_size", "length", "temperature"))
     if steps < 2 * rounds or rounds < 1:
         raise ValueError(f"whiten: {steps} steps in {rounds} rounds; take at least two steps a round.")
