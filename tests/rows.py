@@ -7,7 +7,7 @@ are built `quietly`.
 """
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     kernel: Any
     skip: str = ""
     thin: int = 12  # steps between two looks; more for a kernel that moves slowly
-    variant: bool = False  # shares its code with another row: the fast suite tests its law on one target alone
+    fast: Literal["all", "law", "none"] = "all"  # what the fast suite tests of it; "law": on one target alone
 
 
 def quietly(cls, **fields):
@@ -71,58 +71,58 @@ CONTOUR = dict(low=4.0, width=1.0, bins=14, log_phi=-0.3 * jnp.abs(jnp.arange(14
 
 ROWS = {
     "sgld": Row(SGLD(step_size=0.05), thin=24),
-    "sgld-rademacher": Row(SGLD(step_size=0.05, noise="rademacher"), thin=24, variant=True),
+    "sgld-rademacher": Row(SGLD(step_size=0.05, noise="rademacher"), thin=24, fast="none"),
     "sghmc": Row(SGHMC(step_size=0.1, friction=2.0)),
     "sgnht": Row(SGNHT(step_size=0.1, diffusion=2.0)),
     "underdamped": Row(Underdamped(step_size=0.4, friction=2.0)),
-    "underdamped-obabo": Row(Underdamped(step_size=0.3, friction=2.0, scheme="OBABO"), variant=True),
-    "underdamped-aboba": Row(Underdamped(step_size=0.3, friction=2.0, scheme="ABOBA"), variant=True),
-    "underdamped-baoa": Row(Underdamped(step_size=0.3, friction=2.0, scheme="BAOA"), variant=True),
+    "underdamped-obabo": Row(Underdamped(step_size=0.3, friction=2.0, scheme="OBABO"), fast="none"),
+    "underdamped-aboba": Row(Underdamped(step_size=0.3, friction=2.0, scheme="ABOBA"), fast="none"),
+    "underdamped-baoa": Row(Underdamped(step_size=0.3, friction=2.0, scheme="BAOA"), fast="law"),
     "friction": Row(Friction(step_size=0.3, friction=1.0, floor=1.0)),
-    "friction-steep": Row(Friction(step_size=0.3, friction=3.0, floor=0.3), variant=True),
+    "friction-steep": Row(Friction(step_size=0.3, friction=3.0, floor=0.3), fast="none"),
     "sgrhmc": Row(SGRHMC(step_size=0.15)),
-    "sgrhmc-hutchinson": Row(SGRHMC(step_size=0.15, correction="hutchinson"), variant=True),
-    "sgrhmc-exact": Row(SGRHMC(step_size=0.15, correction="exact"), variant=True),
-    "sgrhmc-none": Row(quietly(SGRHMC, step_size=0.15, correction="none"), variant=True),
+    "sgrhmc-hutchinson": Row(SGRHMC(step_size=0.15, correction="hutchinson"), fast="none"),
+    "sgrhmc-exact": Row(SGRHMC(step_size=0.15, correction="exact"), fast="none"),
+    "sgrhmc-none": Row(quietly(SGRHMC, step_size=0.15, correction="none"), fast="law"),
     "psgld": Row(PSGLD(step_size=0.05), thin=24),
-    "psgld-hk2": Row(PSGLD(step_size=0.05, correction="hk2"), thin=24, variant=True),
-    "psgld-held": Row(PSGLD(step_size=0.05, correction="pec", metric_batch=0.5), thin=24, variant=True),
-    "psgld-fixman": Row(PSGLD(step_size=0.05, correction="fixman"), thin=24, variant=True),
-    "psgld-rfd": Row(PSGLD(step_size=0.05, correction="rfd"), thin=24, variant=True),
-    "psgld-hutchinson": Row(PSGLD(step_size=0.05, correction="hutchinson"), thin=24, variant=True),
-    "psgld-exact": Row(PSGLD(step_size=0.05, correction="exact"), thin=24, variant=True),
-    "psgld-none": Row(quietly(PSGLD, step_size=0.05, correction="none"), thin=24, variant=True),
-    "monge": Row(Monge(step_size=0.05, alpha=0.3), thin=24, variant=True),
-    "monge-pec": Row(Monge(step_size=0.025, alpha=0.3, correction="pec"), thin=48, variant=True),
-    "shampoo": Row(Shampoo(step_size=0.05, epsilon=1.0, largest=3), thin=24, variant=True),
-    "riemannian-block": Row(Riemannian(step_size=0.05, metric=Block(1.0)), thin=24, variant=True),
-    "riemannian": Row(Riemannian(step_size=0.05, metric=Position(Gentle())), thin=24, variant=True),
-    "riemannian-windowed": Row(Riemannian(step_size=0.05, metric=Windowed(1.0, window=100)), thin=24, variant=True),
-    "adamsgld": Row(quietly(AdamSGLD, step_size=0.05, momentum=0.0, decay=0.0, floor=1.0), thin=24, variant=True),
-    "msgld": Row(quietly(MSGLD, step_size=0.025, momentum=0.0), thin=48, variant=True),
+    "psgld-hk2": Row(PSGLD(step_size=0.05, correction="hk2"), thin=24, fast="law"),
+    "psgld-held": Row(PSGLD(step_size=0.05, correction="pec", metric_batch=0.5), thin=24, fast="law"),
+    "psgld-fixman": Row(PSGLD(step_size=0.05, correction="fixman"), thin=24, fast="none"),
+    "psgld-rfd": Row(PSGLD(step_size=0.05, correction="rfd"), thin=24, fast="law"),
+    "psgld-hutchinson": Row(PSGLD(step_size=0.05, correction="hutchinson"), thin=24, fast="none"),
+    "psgld-exact": Row(PSGLD(step_size=0.05, correction="exact"), thin=24, fast="none"),
+    "psgld-none": Row(quietly(PSGLD, step_size=0.05, correction="none"), thin=24, fast="law"),
+    "monge": Row(Monge(step_size=0.05, alpha=0.3), thin=24, fast="law"),
+    "monge-pec": Row(Monge(step_size=0.025, alpha=0.3, correction="pec"), thin=48, fast="none"),
+    "shampoo": Row(Shampoo(step_size=0.05, epsilon=1.0, largest=3), thin=24, fast="law"),
+    "riemannian-block": Row(Riemannian(step_size=0.05, metric=Block(1.0)), thin=24, fast="none"),
+    "riemannian": Row(Riemannian(step_size=0.05, metric=Position(Gentle())), thin=24, fast="law"),
+    "riemannian-windowed": Row(Riemannian(step_size=0.05, metric=Windowed(1.0, window=100)), thin=24, fast="law"),
+    "adamsgld": Row(quietly(AdamSGLD, step_size=0.05, momentum=0.0, decay=0.0, floor=1.0), thin=24, fast="law"),
+    "msgld": Row(quietly(MSGLD, step_size=0.025, momentum=0.0), thin=48, fast="law"),
     "jackknife": Row(Jackknife(step_size=0.05), thin=24),
     "samadams": Row(SamAdams(step_size=0.2, friction=2.0)),
     "csgld": Row(CSGLD(step_size=0.04, **CONTOUR), thin=20),
     "replica": Row(Replica(SGLD(step_size=0.05), temperatures=(1.0, 2.0), every=2), thin=24),
     "replica-ladder": Row(
-        Replica(Underdamped(step_size=0.4, friction=2.0), temperatures=(1.0, 1.6, 2.5, 4.0), every=3), variant=True
+        Replica(Underdamped(step_size=0.4, friction=2.0), temperatures=(1.0, 1.6, 2.5, 4.0), every=3), fast="none"
     ),
     "mala": Row(MALA(step_size=0.1)),
     "hmc": Row(HMC(step_size=0.3, n_leapfrog=4), thin=4),
-    "hmc-mclachlan": Row(HMC(step_size=0.5, n_leapfrog=2, integrator="mclachlan"), thin=4, variant=True),
+    "hmc-mclachlan": Row(HMC(step_size=0.5, n_leapfrog=2, integrator="mclachlan"), thin=4, fast="none"),
     "mclmc": Row(MCLMC(step_size=1.0, length=2.0), thin=8),
-    "mclmc-verlet": Row(MCLMC(step_size=0.6, length=2.0, integrator="verlet"), variant=True),
+    "mclmc-verlet": Row(MCLMC(step_size=0.6, length=2.0, integrator="verlet"), fast="none"),
     "mams": Row(MAMS(step_size=1.0, length=2.0), thin=4),
-    "mams-memory": Row(MAMS(step_size=1.0, length=2.0, memory=1.0), thin=4, variant=True),
+    "mams-memory": Row(MAMS(step_size=1.0, length=2.0, memory=1.0), thin=4, fast="none"),
     "smile": Row(SMILE(step_size=0.5, length=2.0)),
     "smile-published": Row(
         quietly(SMILE, step_size=0.1, variant="published"),
         skip="no law is known for it, and its step size drifts without end: test_smile.py",
     ),
-    "thin": Row(Thin(SGLD(step_size=0.05), n=4), thin=6, variant=True),
+    "thin": Row(Thin(SGLD(step_size=0.05), n=4), thin=6, fast="none"),
     "guard": Row(Guard(SGLD(step_size=0.05)), thin=24),
-    "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, variant=True),
-    "blackjax-mala": Row(BlackJAX("mala", {"step_size": 0.1}), variant=True),
+    "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, fast="law"),
+    "blackjax-mala": Row(BlackJAX("mala", {"step_size": 0.1}), fast="none"),
     "cyclical": Row(Cyclical(SGLD(step_size=0.05), period=64), skip="its law is per cycle: test_cyclical.py"),
     "ascend": Row(Ascend(), skip="it samples no law: test_tune.py looks for the mode"),
 }
