@@ -112,8 +112,8 @@ ROWS = {
     "hmc-mclachlan": Row(HMC(step_size=0.5, n_leapfrog=2, integrator="mclachlan"), thin=4, fast="none"),
     "mclmc": Row(MCLMC(step_size=1.0, length=2.0), thin=8),
     "mclmc-verlet": Row(MCLMC(step_size=0.6, length=2.0, integrator="verlet"), fast="none"),
-    "mams": Row(MAMS(step_size=1.0, length=2.0), thin=4),
-    "mams-memory": Row(MAMS(step_size=1.0, length=2.0, memory=1.0), thin=4, fast="none"),
+    "mams": Row(MAMS(step_size=2.0, length=4.0), thin=4),
+    "mams-memory": Row(MAMS(step_size=2.0, length=4.0, memory=1.0), thin=4, fast="none"),
     "smile": Row(SMILE(step_size=0.5, length=2.0)),
     "smile-published": Row(
         quietly(SMILE, step_size=0.1, variant="published"),

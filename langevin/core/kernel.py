@@ -72,6 +72,11 @@ class PerChain:
         return self.kernel.law()
 
 
+def spread(kernel: Any, chains: int) -> Any:
+    """The kernel with every leaf repeated for every chain: what PerChain holds."""
+    return jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel)
+
+
 # --- what kernels share ----------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.advance import MAPPED, advance
-from langevin.core.kernel import PerChain, replace
+from langevin.core.kernel import PerChain, replace, spread
 from langevin.core.record import record
 from langevin.core.types import Key, Law, State
 
@@ -86,9 +86,7 @@ def dual_averaging(
     log_step, states, _ = seek(key, kernel, target, states, acceptance, steps)
     if not per_chain:
         return replace(kernel, step_size=jnp.exp(jnp.mean(log_step))), states
-    chains = log_step.shape[0]
-    spread = jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel)
-    return PerChain(replace(spread, step_size=jnp.exp(log_step))), states
+    return PerChain(replace(spread(kernel, log_step.shape[0]), step_size=jnp.exp(log_step))), states
 
 
 def seek(key: Key, kernel, target, states: State, acceptance: float, steps: int, length: int | None = None):

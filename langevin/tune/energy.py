@@ -45,7 +45,7 @@ import numpy as np
 from langevin.core import tree
 from langevin.core.advance import MAPPED, chains_of
 from langevin.core.isokinetic import uniform
-from langevin.core.kernel import PerChain, replace, warn_once
+from langevin.core.kernel import PerChain, replace, spread, warn_once
 from langevin.core.metric import Diagonal
 from langevin.core.record import record
 from langevin.core.target import minibatched
@@ -252,6 +252,4 @@ def _tuned(kernel, states: State, per_chain: bool) -> tuple[Any, State]:
     if not per_chain:
         step = jnp.exp(jnp.mean(sought.log_step))
         return replace(kernel, step_size=step, length=jnp.mean(sought.length)), states
-    chains = chains_of(states)
-    spread = jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel)
-    return PerChain(replace(spread, step_size=step, length=sought.length)), states
+    return PerChain(replace(spread(kernel, chains_of(states)), step_size=step, length=sought.length)), states

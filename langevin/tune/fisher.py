@@ -28,7 +28,7 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
 from langevin.core.advance import MAPPED, chains_of
-from langevin.core.kernel import PerChain, replace
+from langevin.core.kernel import PerChain, replace, spread
 from langevin.core.metric import Spiked
 from langevin.core.types import Key, State
 from langevin.tune.trajectory import needs
@@ -52,7 +52,7 @@ def fisher(
     chains = chains_of(states)
     d = tree.size(states.position) // chains
     if not isinstance(kernel, PerChain):
-        kernel = PerChain(jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel))
+        kernel = PerChain(spread(kernel, chains))
     rank = min(rank, d - 1, examples - 1)
     before = kernel.kernel.metric
     known = isinstance(before, Spiked) and before.vectors.shape[-1] == rank
@@ -89,9 +89,13 @@ def alone(key, target, state):
     return ravel_pytree(target.evaluate(batch, state.position).grad)[0]
 
 
-def scale(target, position):
-    """The prior's standard deviation of every coordinate, flat; exact where the prior is independent and normal."""
+def precision(target, position):
+    """The prior's curvature along every coordinate, flat; exact where the prior is independent."""
     flat, unravel = ravel_pytree(position)
     grad = jax.grad(lambda v: target.prior(unravel(v)))
-    precision = -jax.jvp(grad, (flat,), (jnp.ones_like(flat),))[1]
-    return lax.rsqrt(jnp.maximum(precision, 1e-6))
+    return jnp.maximum(-jax.jvp(grad, (flat,), (jnp.ones_like(flat),))[1], 0.0)
+
+
+def scale(target, position):
+    """The prior's standard deviation of every coordinate, flat, as its curvature has it."""
+    return lax.rsqrt(jnp.maximum(precision(target, position), 1e-6))

@@ -50,6 +50,7 @@ from langevin.core.metric import Spiked
 from langevin.core.record import record
 from langevin.core.types import Eval, Key, Law, PyTree, State
 from langevin.samplers.smile import SMILE, cooled
+from langevin.tune.fisher import precision
 from langevin.tune.trajectory import needs
 from langevin.tune.warm_start import nothing
 
@@ -216,9 +217,9 @@ def whiten(
         raise ValueError("whiten: the target does not tell its prior apart; give prior= its precision.")
     k_first, *keys = jax.random.split(key, rounds + 2)
     begin, end = variance if isinstance(variance, tuple) else (variance, variance)
-    precision = _precision(target, states) if prior is None else _flat(prior, states)
+    curvature = _precision(target, states) if prior is None else _flat(prior, states)
     frozen = replace(kernel, length=float(np.sqrt(d)) if length is None else length)
-    probing, states = _opened(k_first, frozen, target, states, precision, share, min(rank, d - 1), begin)
+    probing, states = _opened(k_first, frozen, target, states, curvature, share, min(rank, d - 1), begin)
     last = max(steps // 5, 1)
     each = max((steps - last) // rounds, 1)
     for i, k in enumerate(keys):
@@ -230,7 +231,7 @@ def whiten(
         if watch is not None:
             watch(_told(states, n))
         if i < rounds:
-            probing, states = _revised(probing, states, precision)
+            probing, states = _revised(probing, states, curvature)
     tuned = jax.vmap(lambda p, m: replace(p.kernel, step_size=p.capped(m[1])))(probing, states.memory)
     return PerChain(tuned), states._replace(memory=())
 
@@ -313,14 +314,8 @@ def _share(target) -> float:
 
 @jax.jit
 def _precision(target, states):
-    """Curvature of the prior along every coordinate, exact where it is independent; (chain, d)."""
-
-    def one(position):
-        flat, unravel = ravel_pytree(position)
-        grad = jax.grad(lambda v: target.prior(unravel(v)))
-        return -jax.jvp(grad, (flat,), (jnp.ones_like(flat),))[1]
-
-    return jnp.maximum(jax.vmap(one)(states.position), 0.0)
+    """Of the prior, for every chain; (chain, d)."""
+    return jax.vmap(partial(precision, target))(states.position)
 
 
 def _flat(prior, states):

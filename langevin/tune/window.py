@@ -23,7 +23,7 @@ import numpy as np
 
 from langevin.core import tree
 from langevin.core.advance import MAPPED
-from langevin.core.kernel import PerChain, refresh, replace
+from langevin.core.kernel import PerChain, refresh, replace, spread
 from langevin.core.metric import Dense, Diagonal
 from langevin.core.types import Key, State
 from langevin.samplers.blackjax import NUTS
@@ -103,8 +103,8 @@ def _nuts(key, kernel, target, states, acceptance, steps, dense):
         return end, parameters["step_size"], parameters["inverse_mass_matrix"]
 
     end, step, mass = jax.jit(jax.vmap(one))(jax.random.split(k_warm, chains), states.position)
-    spread = jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains,)), replace(kernel, inverse_mass=None))
-    tuned = PerChain(replace(spread, step_size=step, inverse_mass=mass))
+    each = spread(replace(kernel, inverse_mass=None), chains)
+    tuned = PerChain(replace(each, step_size=step, inverse_mass=mass))
     moved = states._replace(position=end.position, memory=end)
     again = lambda k, s: refresh(k, s, target)
     return tuned, jax.vmap(again, (0, MAPPED), MAPPED)(jax.random.split(k_look, chains), moved)
