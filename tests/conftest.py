@@ -6,8 +6,11 @@ Most of the suite's time is compiling, so programs are compiled with less effort
 import os
 from pathlib import Path
 
-LESS_EFFORT = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
-os.environ.setdefault("XLA_FLAGS", f"--xla_force_host_platform_device_count=4 {LESS_EFFORT}")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_force_host_platform_device_count=4 "
+    "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true",
+)
 
 import zlib
 
@@ -26,4 +29,5 @@ def key(request):
     """A fixed key of the fast generator, different for every test."""
     from langevin.core import noise
 
-    return noise.key(zlib.crc32(request.node.nodeid.encode()), impl="hash")
+    name = f"{request.node.location[0]}::{request.node.name}"  # not nodeid: xdist adds the group to it
+    return noise.key(zlib.crc32(name.encode()), impl="hash")

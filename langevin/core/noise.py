@@ -130,6 +130,10 @@ def _counter(shape):
     return total
 
 
+# one program where they are called outside of one: op by op they would be twenty
+
+
+@partial(jax.jit, inline=True)
 def _seed(seed):
     low = seed.astype(jnp.uint32)
     high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize > 4 else jnp.zeros((), jnp.uint32)
@@ -143,10 +147,12 @@ def _child(data, counter):
     return jnp.stack([a, b], axis=-1)
 
 
+@partial(jax.jit, static_argnames="shape", inline=True)
 def _split(data, shape):
     return _child(data, _counter(tuple(shape)))
 
 
+@partial(jax.jit, inline=True)
 def _fold_in(data, number):
     return _child(data, jnp.asarray(number).astype(jnp.uint32) ^ jnp.uint32(0xA5A5A5A5))
 
