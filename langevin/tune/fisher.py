@@ -23,6 +23,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
@@ -55,31 +56,36 @@ def fisher(
         kernel = PerChain(spread(kernel, chains))
     rank = min(rank, d - 1, examples - 1)
     before = kernel.kernel.metric
-    known = isinstance(before, Spiked) and before.vectors.shape[-1] == rank
-    metric = spiked(key, target, states, damping, before.vectors if known else None, rank=rank, examples=examples)
+    known = isinstance(before, Spiked) and before.vectors.shape == (chains, d, rank)
+    vectors, turns = (before.vectors, 1) if known else (_anywhere(chains, d, rank), TURNS)
+    metric = spiked(key, target, states, damping, vectors, np.int32(turns), examples=examples)
     return PerChain(replace(kernel.kernel, metric=metric)), states
 
 
-@partial(jax.jit, static_argnames=("rank", "examples"))
-def spiked(key: Key, target: Any, states: State, damping, known, *, rank: int, examples: int) -> Spiked:
-    """The metric of every chain; known: directions to begin from, or None."""
+def _anywhere(chains: int, d: int, rank: int) -> np.ndarray:
+    """Directions that know nothing, the same for every chain."""
+    random = np.random.default_rng(0).standard_normal((d, rank), np.float32)
+    return np.tile(np.linalg.qr(random)[0], (chains, 1, 1))
 
-    def one(key, state, known):
+
+@partial(jax.jit, static_argnames="examples")
+def spiked(key: Key, target: Any, states: State, damping, vectors, turns, *, examples: int) -> Spiked:
+    """The metric of every chain from that many turns of subspace iteration on directions (chain, d, k)."""
+
+    def one(key, state, U):
         impl = jax.random.key_impl(key)
         unravel = ravel_pytree(state.position)[1]
         tau = scale(target, state.position)
         words = jax.random.key_data(jax.random.split(key, examples))
         x = lax.map(lambda w: alone(jax.random.wrap_key_data(w, impl=impl), target, state), words, batch_size=TOGETHER)
         x = (x - jnp.mean(x, 0, keepdims=True)) * tau[None] / jnp.sqrt((examples - 1.0) * target.n)
-        U = jnp.linalg.qr(x[:rank].T)[0] if known is None else known
-        for _ in range(TURNS if known is None else 1):
-            U = jnp.linalg.qr(x.T @ (x @ U))[0]
+        U = lax.fori_loop(0, turns, lambda _, U: jnp.linalg.qr(x.T @ (x @ U))[0], U)
         y = x @ U
         values, turn = jnp.linalg.eigh(y.T @ y)
         stretch = lax.rsqrt(1 + jnp.maximum(values, 0.0) / damping)
         return Spiked(unravel(tau), U @ turn, stretch)
 
-    return jax.vmap(one, (0, MAPPED, 0))(jax.random.split(key, chains_of(states)), states, known)
+    return jax.vmap(one, (0, MAPPED, 0))(jax.random.split(key, chains_of(states)), states, vectors)
 
 
 def alone(key, target, state):

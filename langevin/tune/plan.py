@@ -16,6 +16,7 @@ Lakshminarayanan, Pritzel & Blundell (2017), Simple and scalable predictive unce
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -75,5 +76,5 @@ class Plan:
 
 PLANS = {
     "mile": Plan(MCLMC(0.05, length=25.0, integrator="verlet"), settle),
-    "smile": Plan(SMILE(0.05), whiten, batch=256, thin=64),
+    "smile": Plan(SMILE(0.05), partial(whiten, damping=1000.0), batch=256, thin=64),
 }

@@ -61,10 +61,20 @@ def settle(
 
 def _sought(key: Key, kernel: PerChain, target, states: State, variance: float, steps: int) -> tuple[PerChain, State]:
     """A stretch in which every chain seeks its step size."""
+    seeking, states = _seeking(kernel, states, variance)
+    out = advance(key, seeking, target, states, length=steps, keep=nothing, n=np.int32(steps))
+    return _found(kernel, out.states)
+
+
+@jax.jit
+def _seeking(kernel: PerChain, states: State, variance) -> tuple[PerChain, State]:
     spread = lambda value: jnp.full(chains_of(states), value)
     wanted = Wanted(spread(variance), spread(variance), spread(0), spread(1))
     seeking = Seeking(kernel.kernel, wanted, spread(1.5), spread(MEMORY), spread(1.0))
-    states = jax.vmap(lambda k, s: k.adopt(s), (0, MAPPED), MAPPED)(seeking, states)
-    out = advance(key, PerChain(seeking), target, states, length=steps, keep=nothing, n=np.int32(steps))
-    memory, sought = out.states.memory
-    return PerChain(replace(kernel.kernel, step_size=jnp.exp(sought.log_step))), out.states._replace(memory=memory)
+    return PerChain(seeking), jax.vmap(lambda k, s: k.adopt(s), (0, MAPPED), MAPPED)(seeking, states)
+
+
+@jax.jit
+def _found(kernel: PerChain, states: State) -> tuple[PerChain, State]:
+    memory, sought = states.memory
+    return PerChain(replace(kernel.kernel, step_size=jnp.exp(sought.log_step))), states._replace(memory=memory)

@@ -3,12 +3,13 @@ r"""Scale, noise and step size of SMILE, found while it runs and then frozen.
 Halves of every batch give (ĝ₁ − ĝ₂)/2, of mean zero and of the covariance V of ĝ = (ĝ₁ + ĝ₂)/2, signal left out. With
 n of N examples in a batch, (n/N) V is near the precision the data give (it is for a well-specified model), so
 
-    D_i = ((n/N) V_ii + prior precision_i)^−½
+    D_i = ((n/N) V_ii + κ · prior precision_i)^−½
 
-puts every coordinate on the scale of the posterior. In its coordinates x = √(n/N) D(ĝ₁ − ĝ₂)/2 the noise has variances
-of at most one but a few strong directions: the top k eigenvectors U of C = E[x xᵀ] are followed by a power step a round
-(Oja's rule with a batch of a whole round; W' = qr(Σ x (xᵀW))), and their variances λ are found from the next round's
-samples, which W does not depend on. Then
+puts every coordinate on the scale of the posterior if κ = 1. A network's neighbourhood is narrow and bends: there κ of
+a thousand, which shortens only what is stiffer than κ times the prior, goes further (as in `tune.fisher`). In its
+coordinates x = √(n/N) D(ĝ₁ − ĝ₂)/2 the noise has variances of at most one but a few strong directions: the top k
+eigenvectors U of C = E[x xᵀ] are followed by a power step a round (Oja's rule with a batch of a whole round; W' = qr(Σ
+x (xᵀW))), and their variances λ are found from the next round's samples, which W does not depend on. Then
 
     S = D (I + U(Λ − I)Uᵀ),   Λ_j = min(1, λ_j^−½),
     noise: (N/n) λ_j Λ_j² along U_j,   (N/n)(C_ii − Σ_j λ_j U_ij²) off them,
@@ -142,11 +143,9 @@ class Probing:
 
     def _halves(self, batch, position, target):
         """The evaluation on a batch, and x of its halves."""
-        first, second = (target.evaluate(half, position) for half in target.parts(batch, 2))
-        grad = jax.tree.map(lambda a, b: 0.5 * (a + b), first.grad, second.grad)
-        value = 0.5 * (first.log_density + second.log_density)
-        apart = ravel_pytree(jax.tree.map(lambda a, b: 0.5 * (a - b), first.grad, second.grad))[0]
-        return Eval(value, grad, first.n_data + second.n_data), jnp.sqrt(self.share) * self.scale * apart
+        two = halved(target, batch, position)
+        mean = Eval(jnp.mean(two.log_density), jax.tree.map(lambda g: 0.5 * (g[0] + g[1]), two.grad), sum(two.n_data))
+        return mean, jnp.sqrt(self.share) * self.scale * apart(two)
 
     def _plain(self, key, state, target, h):
         k_noise, k_draw = jax.random.split(key)
@@ -200,15 +199,18 @@ def whiten(
     variance: float | tuple[float, float] = (0.5, 0.05),
     share: float | None = None,
     prior: PyTree = None,
+    damping: float = 1.0,
     length: float | None = None,
     watch: Callable[[dict], None] | None = None,
 ) -> tuple[PerChain, State]:
     """The kernel with scale, noise and step size tuned in `steps` steps, each chain its own, and the states it got to.
 
     share: n/N; None: as the target says. prior: precision of the prior, a tree or a number; None: as the target says.
-    length: L in the scaled coordinates; None: √d. watch: called after every round with what it found.
+    damping: κ. length: L in the scaled coordinates; None: √(κd). watch: called after every round with what it found.
     """
     _check(kernel, steps, rounds)
+    if not damping > 0:
+        raise ValueError(f"whiten: damping is {damping}; it must be positive, 1 or more.")
     d = tree.size(states.position) // chains_of(states)
     share = _share(target) if share is None else share
     if not 0 < share <= 1:
@@ -217,8 +219,8 @@ def whiten(
         raise ValueError("whiten: the target does not tell its prior apart; give prior= its precision.")
     k_first, *keys = jax.random.split(key, rounds + 2)
     begin, end = variance if isinstance(variance, tuple) else (variance, variance)
-    curvature = _precision(target, states) if prior is None else _flat(prior, states)
-    frozen = replace(kernel, length=float(np.sqrt(d)) if length is None else length)
+    curvature = damping * (_precision(target, states) if prior is None else _flat(prior, states))
+    frozen = replace(kernel, length=float(np.sqrt(damping * d)) if length is None else length)
     probing, states = _opened(k_first, frozen, target, states, curvature, share, min(rank, d - 1), begin)
     last = max(steps // 5, 1)
     each = max((steps - last) // rounds, 1)
@@ -236,6 +238,17 @@ def whiten(
     return PerChain(tuned), states._replace(memory=())
 
 
+def halved(target, batch, position) -> Eval:
+    """The evaluations on the two halves of a batch, stacked: one gradient to compile."""
+    halves = jax.tree.map(lambda *parts: jnp.stack(parts), *target.parts(batch, 2))
+    return jax.vmap(target.evaluate, (0, None), axis_size=2)(halves, position)
+
+
+def apart(two: Eval):
+    """(ĝ₁ − ĝ₂)/2, flat."""
+    return 0.5 * ravel_pytree(jax.tree.map(lambda g: g[0] - g[1], two.grad))[0]
+
+
 @partial(jax.jit, static_argnames="rank")
 def _opened(key, kernel, target, states, precision, share, rank, variance):
     """The first scale of every chain, from batches at its start, and the states to seek from."""
@@ -244,12 +257,11 @@ def _opened(key, kernel, target, states, precision, share, rank, variance):
     def one(key, state, precision):
         impl = jax.random.key_impl(key)
 
-        def apart(word):
+        def one_batch(word):
             batch, _ = target.draw(jax.random.wrap_key_data(word, impl=impl), state.feed)
-            first, second = (target.evaluate(half, state.position).grad for half in target.parts(batch, 2))
-            return 0.5 * ravel_pytree(tree.sub(first, second))[0]
+            return apart(halved(target, batch, state.position))
 
-        x = lax.map(apart, jax.random.key_data(jax.random.split(key, max(FIRST, rank)))) * jnp.sqrt(share)
+        x = lax.map(one_batch, jax.random.key_data(jax.random.split(key, max(FIRST, rank)))) * jnp.sqrt(share)
         D = _scale(jnp.mean(x**2, 0), precision)
         x = x * D[None]
         W = jnp.linalg.qr(x[:rank].T)[0]
