@@ -279,6 +279,23 @@ def posterior():
     return tuned, advance(k_run, tuned, target, states, length=400, thin=10), data, truth
 
 
+def test_damping_is_a_stiffer_prior_that_goes_as_far(key):
+    """κ times the prior's precision, and L longer by √κ: in units of the prior's scale as long as without."""
+    d = 10
+    target = Bayes(log_prior, log_likelihood, regression(100, d)[0], batch=40)
+    k_init, k_tune = jax.random.split(key)
+    states = begin_all(k_init, SMILE(1e-3), target, {"w": jnp.zeros((4, d)), "idle": jnp.zeros((4, 2))})
+    how = dict(steps=40, rounds=2, rank=4)
+    go = lambda **more: whiten(jax.random.clone(k_tune), SMILE(1e-3), target, states, **how, **more)
+    damped, _ = go(damping=9.0)
+    plain, _ = go(prior={"w": 9.0, "idle": 36.0}, length=3 * np.sqrt(d + 2))
+    np.testing.assert_allclose(damped.kernel.length, plain.kernel.length, rtol=1e-6)
+    np.testing.assert_allclose(damped.kernel.metric.scale["idle"], plain.kernel.metric.scale["idle"], rtol=1e-5)
+    np.testing.assert_allclose(damped.kernel.step_size, plain.kernel.step_size, rtol=1e-3)
+    with pytest.raises(ValueError, match="damping is 0"):
+        go(damping=0)
+
+
 def stderr(each):
     return np.std(each, ddof=1) / np.sqrt(len(each))
 
