@@ -305,7 +305,8 @@ def _kernel_row(name: str, cls: type) -> dict:
 
 
 def _modules(package: str) -> list[str]:
-    return sorted(m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    names = (m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def _takes_data(module: str) -> bool:

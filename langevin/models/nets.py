@@ -28,7 +28,8 @@ class Dense(eqx.Module):
         self.bias = jnp.zeros(n_out)
 
     def __call__(self, x):
-        return x @ self.weight + self.bias
+        y = x @ self.weight
+        return y + jnp.broadcast_to(self.bias, y.shape)
 
 
 class MLP(eqx.Module):
