@@ -3,8 +3,8 @@
 Both fit the same net, four layers of 16 ReLU with a mean and a deviation at the end, to the same 80 % of the table and
 are judged on the rest, in units of standardised targets, with three seeds in turns. The peer runs in the environment
 `.venv-bde` as in the benchmark of its paper (Arvanitis et al. 2026, arXiv:2605.14146): 10 members, 50,000 steps of
-warm-up and 1000 more, every tenth kept, over as many host devices as there are cores. Seconds are those of a fit in
-a fresh process, compilation included, imports not.
+warm-up and 1000 more, every tenth kept. Ours is the plan "mile", of 10 members too. Both go over as many host devices
+as there are cores, and seconds are those of a fit in a fresh process, compilation included, imports not.
 
 On a table where the peer's run would take over an hour only a tenth of its steps is timed, and the seconds of these
 steps count ten times; its scores are then its paper's. That reports the likelihood of one normal with the mean and
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from functools import partial
@@ -50,9 +51,8 @@ def split(table: tables.Table) -> dict[str, np.ndarray]:
     return parts | dict(y_train=of_y.transform(y)[:, 0], y_test=of_y.transform(y_test)[:, 0])
 
 
-def ours(x_train, y_train, x_test, y_test, seed: int, *, chains: int = 10) -> dict[str, float]:
+def fitted(x_train, y_train, x_test, y_test, seed: int, *, chains: int = 10) -> dict[str, float]:
     """nll, nll_normal and rmse (`bde_peer.scores`) of the plan "mile", and the seconds of its fit with compilation."""
-    jax.clear_caches()  # the peer compiles for every seed too
     began = time.perf_counter()
     narrow = lambda u: np.asarray(u, np.float32)
     k_start, k_fit = jax.random.split(noise.key(seed))
@@ -65,20 +65,26 @@ def ours(x_train, y_train, x_test, y_test, seed: int, *, chains: int = 10) -> di
     return bde_peer.scores(mean, deviation, y_test) | dict(seconds=seconds)
 
 
-def peer(parts: dict[str, np.ndarray], seed: int, lengths: dict) -> dict:
-    """What `bde_peer` prints of one fit in a process of its own."""
-    if not PYTHON.is_file():
-        raise FileNotFoundError(f"bench bde needs its peer's environment {PYTHON.parents[1]}: make setup-bench.")
-    devices = min(lengths["members"], os.cpu_count() or 1)  # of 1, 2 and 10 its fastest on 2 cores
+def apart(command: list[str], parts: dict[str, np.ndarray], options: dict) -> dict:
+    """What a command prints of one fit in a process of its own, given the data as a file and options as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "split.npz"
         np.savez(file, **parts)
-        words = json.dumps(lengths | dict(seed=seed, devices=devices))
-        command = [str(PYTHON), "-P", bde_peer.__file__, str(file), words]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run([*command, str(file), json.dumps(options)], capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"bench bde: the peer failed.\n{done.stderr[-2000:]}")
+        raise RuntimeError(f"bench bde: a fit failed.\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def ours(parts: dict[str, np.ndarray], seed: int) -> dict:
+    return apart([sys.executable, "-m", "langevin.benchmarks.bde"], parts, dict(seed=seed, devices=os.cpu_count() or 1))
+
+
+def peer(parts: dict[str, np.ndarray], seed: int, lengths: dict) -> dict:
+    if not PYTHON.is_file():
+        raise FileNotFoundError(f"bench bde needs its peer's environment {PYTHON.parents[1]}: make setup-bench.")
+    devices = min(lengths["members"], os.cpu_count() or 1)  # of 1, 2 and 10 its fastest on 2 cores
+    return apart([str(PYTHON), "-P", bde_peer.__file__], parts, lengths | dict(seed=seed, devices=devices))
 
 
 def run(size: str, seed: int, *, data: str = "airfoil") -> Result:
@@ -94,7 +100,7 @@ def run(size: str, seed: int, *, data: str = "airfoil") -> Result:
         if published:
             rows.append(_row(s, f"bde, 1/{PART} of the steps", theirs))
             theirs = _whole(theirs) | published
-        rows += [_row(s, "bde", theirs), _row(s, "ours", ours(**parts, seed=s))]
+        rows += [_row(s, "bde", theirs), _row(s, "ours", ours(parts, s))]
     return Result("bde", *_figures(rows, table.name, "nll_normal" if published else "nll"), _notes(published))
 
 
@@ -127,3 +133,10 @@ def _notes(published: dict | None) -> list[str]:
         f"The peer's seconds are {PART} times those of 1/{PART} of its steps, nothing taken off for compilation, plus "
         "those of all its epochs; its scores are its paper's, the likelihood that of one normal."
     ]
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[2])
+    if jax.config.jax_platforms in (None, "cpu"):
+        jax.config.update("jax_num_cpu_devices", options["devices"])
+    print(json.dumps(fitted(**np.load(sys.argv[1]), seed=options["seed"])))

@@ -11,6 +11,7 @@ time: `vmap` on accelerators and for small positions on CPU; `lax.map`, one chai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -70,6 +71,29 @@ def data_over(target: PyTree, on: Mesh) -> PyTree:
         return _put(leaf, on, PartitionSpec("data"))
 
     return jax.tree_util.tree_map_with_path(one, target)
+
+
+def shared(positions: PyTree, target: PyTree) -> tuple[PyTree, PyTree]:
+    """Positions (chain, …) over as many of the devices as divide their number, and the target on all of those."""
+    devices = math.gcd(jax.tree.leaves(positions)[0].shape[0], jax.device_count())
+    if devices == 1:
+        return positions, target
+    on = mesh(devices)
+    return jax.tree.map(lambda u: _put(u, on, PartitionSpec("chain")), positions), data_over(target, on)
+
+
+def gathered(x: PyTree) -> PyTree:
+    """Everything on the first device, where it is not."""
+    whole = lambda u: (
+        jax.device_put(u, jax.devices()[0]) if isinstance(getattr(u, "sharding", None), NamedSharding) else u
+    )
+    return jax.tree.map(whole, x)
+
+
+def beside(x: PyTree, states: State) -> PyTree:
+    """A tree of (chain, …) split over devices as the states are."""
+    sharding = getattr(jax.tree.leaves(states.position)[0], "sharding", None)
+    return jax.device_put(x, sharding) if isinstance(sharding, NamedSharding) else x
 
 
 def host(x: PyTree) -> PyTree:

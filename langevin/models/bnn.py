@@ -125,7 +125,7 @@ class BNN:
 
     def starts(self, key: Key, chains: int) -> PyTree:
         """Positions (chain, …), each from its own initialisation."""
-        return jax.vmap(self.fresh)(jax.random.split(key, chains))
+        return jax.jit(jax.vmap(self.fresh))(jax.random.split(key, chains))
 
 
 def bnn(
@@ -143,7 +143,7 @@ def bnn(
 
     part: patterns of parameter paths to sample (`"layers.2.*"`); the others stay at the values of the module.
     """
-    module = build if isinstance(build, eqx.Module) else build(jax.random.key(0))
+    module = build if isinstance(build, eqx.Module) else eqx.filter_jit(build)(jax.random.key(0))
     x, y = jnp.asarray(data[0]), jnp.asarray(data[1])
     chosen = _chosen(module, part)
     sampled, fixed = eqx.partition(module, chosen)

@@ -27,7 +27,7 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from langevin.core import tree
+from langevin.core import place, tree
 from langevin.core.advance import MAPPED, chains_of
 from langevin.core.kernel import PerChain, replace, spread
 from langevin.core.metric import Spiked
@@ -58,7 +58,10 @@ def fisher(
     before = kernel.kernel.metric
     known = isinstance(before, Spiked) and before.vectors.shape == (chains, d, rank)
     vectors, turns = (before.vectors, 1) if known else (_anywhere(chains, d, rank), TURNS)
-    metric = spiked(key, target, states, damping, vectors, np.int32(turns), examples=examples)
+    # on one device: XLA's CPU client may wait for itself where several decompose matrices in one program
+    here = place.gathered((key, target, states))
+    metric = spiked(*here, damping, place.gathered(vectors), np.int32(turns), examples=examples)
+    metric = place.beside(metric, states)
     return PerChain(replace(kernel.kernel, metric=metric)), states
 
 

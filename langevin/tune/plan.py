@@ -1,7 +1,7 @@
 r"""Plans: warm start, tuning, kernel and lengths as one named choice, from fresh networks to a posterior.
 
 A plan trains every member by Adam on the log posterior (mini-batches, cosine decay), lets each settle or whiten where
-it came to rest, and samples; members are the chains. `PLANS` has
+it came to rest, and samples; members are the chains, spread over as many devices as divide their number. `PLANS` has
 
     mile     MCLMC on all data, in a metric of the stiffest directions (`tune.settle`): the choice up to some ten
              thousand rows.
@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import optax
 
+from langevin.core import place
 from langevin.core.posterior import Posterior, sample
 from langevin.core.record import positive, record, replace, static
 from langevin.core.run import begin_all
@@ -59,6 +60,7 @@ class Plan:
     def __call__(self, key: Key, target: Any, starts: PyTree, *, visits: tuple = ()) -> Posterior:
         """The posterior of a target with data (`Bayes`) from starts (chain, …)."""
         k_ascent, k_begin, k_tune, k_run = jax.random.split(key, 4)
+        starts, target = place.shared(starts, target)
         trained = self.trained(k_ascent, target, starts, visits=visits)
         target = replace(target, batch=None if self.batch is None else min(self.batch, target.n))
         states = begin_all(k_begin, self.kernel, target, trained)
