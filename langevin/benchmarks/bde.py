@@ -137,6 +137,5 @@ def _notes(published: dict | None) -> list[str]:
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[2])
-    if jax.config.jax_platforms in (None, "cpu"):
-        jax.config.update("jax_num_cpu_devices", options["devices"])
+    jax.config.update("jax_num_cpu_devices", options["devices"])
     print(json.dumps(fitted(**np.load(sys.argv[1]), seed=options["seed"])))
