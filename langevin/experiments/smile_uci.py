@@ -202,7 +202,7 @@ def _all_data(key: Key, work: Work):
     each = int(0.6 * steps / rounds)
     kernel, states = settle(k_tune, kernel, work.target, states, rounds=rounds, steps=each)
     posterior, before = _drawn(k_run, kernel, work, states, steps - rounds * each, warm=1)
-    return posterior, before + rounds * (each * work.target.n + 512.0)
+    return posterior, before + rounds * (each * work.target.n + 256.0)
 
 
 # --- protocol ---------------------------------------------------------------------------------------------------

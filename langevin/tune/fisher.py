@@ -44,8 +44,8 @@ def fisher(
     target: Any,
     states: State,
     *,
-    rank: int = 128,
-    examples: int = 512,
+    rank: int = 64,
+    examples: int = 256,
     damping: float = 1000.0,
 ) -> tuple[PerChain, State]:
     """The kernel with every chain's own Spiked metric, and the states unchanged. It may be a PerChain already."""

@@ -51,7 +51,7 @@ class Plan:
     kernel: Any
     tune: Callable = static()
     rate: float = positive(default=1e-2)
-    ascent: int = static(default=16_000)
+    ascent: int = static(default=8_000)
     ascent_batch: int = static(default=64)
     batch: int | None = static(default=None)
     draws: int = static(default=100)

@@ -40,12 +40,12 @@ def settle(
     target: Any,
     states: State,
     *,
-    rounds: int = 20,
+    rounds: int = 30,
     steps: int = 200,
     variance: tuple[float, float] = (0.3, 0.01),
     damping: float = 1000.0,
-    rank: int = 128,
-    examples: int = 512,
+    rank: int = 64,
+    examples: int = 256,
 ) -> tuple[PerChain, State]:
     """The kernel with metric and step size tuned in `rounds` rounds of `steps` steps, and the states it got to."""
     if rounds < 1 or steps < 1:
