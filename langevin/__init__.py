@@ -72,6 +72,7 @@ _WHERE = {
     "whiten": "tune.whiten",
     "fisher": "tune.fisher",
     "settle": "tune.settle",
+    "heat": "diagnostics.heat",
     "PLANS": "tune.plan",
     "warm_start": "tune.warm_start",
     "MLP": "models.nets",
