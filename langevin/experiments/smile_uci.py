@@ -113,7 +113,7 @@ def methods() -> dict[str, Method]:
         "sghmc": Method(partial(_stochastic, SGHMC(1e-3, friction=10.0), 1.0), (3e-4, 1e-3, 3e-3, 1e-2)),
         "csghmc": Method(partial(_cyclical, SGHMC(1e-3, friction=10.0)), (3e-4, 1e-3, 3e-3, 1e-2)),
         "psgld, no Γ": Method(partial(_floored, PSGLD(1e-3, correction="none"), 1.0), (1e-4, 4e-4, 1.6e-3, 6.4e-3)),
-        "psgld, Γ": Method(partial(_floored, PSGLD(1e-3), 1.125), (1e-4, 4e-4, 1.6e-3, 6.4e-3)),
+        "psgld, Γ": Method(partial(_floored, PSGLD(1e-3), 1.25), (1e-4, 4e-4, 1.6e-3, 6.4e-3)),
     }
 
 
@@ -216,7 +216,7 @@ def run(size: str, seed: int, *, data: str | None = None) -> Result:
             row
             for name in names
             for split in range(shape.splits)
-            for row in _split(name, seed + split, shape, together=1 if split else max((os.cpu_count() or 1) // 4, 1))
+            for row in _split(name, seed + split, shape, together=1 if split else max((os.cpu_count() or 1) // 2, 1))
         ]
     result = Result("smile-uci", _figures(rows), rows, bars=_bars(rows), notes=["No MFVI and no Laplace yet."])
     result.drawing = partial(draw, rows)
