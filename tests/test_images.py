@@ -238,6 +238,18 @@ def test_predictions_are_averaged_over_draws_and_chains():
     each = np.asarray([_softened(p, x) for p in positions])
     np.testing.assert_allclose(proba, each.mean(0), atol=1e-6)
     np.testing.assert_allclose(doubt, _compared.entropy(each).mean(0), atol=1e-6)
+    weighed, _ = _compared._averaged(External(_softened), positions[None], jnp.asarray([[0.2, 0.8]]), x)
+    np.testing.assert_allclose(weighed, 0.2 * each[0] + 0.8 * each[1], atol=1e-6)
+
+
+def test_mutual_information_leaves_out_what_every_draw_doubts():
+    """Two draws that agree on a coin for one input, and contradict each other on another."""
+    say = lambda position, x: jax.nn.softmax(jnp.stack([9 * position * x, jnp.zeros_like(x)], axis=-1))
+    y = np.zeros(1, int)
+    agree, apart = np.zeros(1, np.float32), np.ones(1, np.float32)
+    task = _compared.Task(None, None, External(say), (agree, y), (agree, y), stranger=apart, block=1)
+    row = _compared._row("ensemble", 0, task, jnp.asarray([1.0, -1.0]), 0.0)
+    assert row["ood_auroc_mutual"] == 1.0
 
 
 def _softened(position, x):

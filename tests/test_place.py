@@ -134,6 +134,19 @@ def test_keys_are_placed_and_are_still_keys():
     np.testing.assert_array_equal(jax.random.key_data(put), jax.random.key_data(keys))
 
 
+def test_positions_are_shared_by_as_many_devices_as_divide_them(net):
+    """Six chains on four devices go to two; the metric of a chain lies beside it; three stay where they are."""
+    positions, target = place.shared(net.starts(jax.random.key(0), 6), net.target)
+    leaf = jax.tree.leaves(positions)[0]
+    assert len(leaf.sharding.device_set) == 2
+    assert len(jax.tree.leaves(target)[0].sharding.device_set) == 2
+    states = State(positions, (), (), (), (), ())
+    assert place.beside(jnp.zeros((6, 3)), states).sharding.device_set == leaf.sharding.device_set
+    assert len(jax.tree.leaves(place.gathered(positions))[0].sharding.device_set) == 1
+    three = net.starts(jax.random.key(0), 3)
+    assert place.shared(three, net.target)[0] is three
+
+
 def test_what_does_not_split_is_said(net, start):
     three = jax.tree.map(lambda u: u[:3], start)
     with pytest.raises(ValueError, match="mesh: 3 chains do not split over 4 devices; start a multiple"):
