@@ -19,8 +19,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from langevin.core import noise, place
-from langevin.core.advance import _advance
-from langevin.core.kernel import replace, report
+from langevin.core.advance import _advance, advance
+from langevin.core.kernel import PerChain, replace, report, spread
 from langevin.core.record import as_record, record
 from langevin.core.run import begin_all, run
 from langevin.core.store import Stored
@@ -145,6 +145,21 @@ def test_positions_are_shared_by_as_many_devices_as_divide_them(net):
     assert len(jax.tree.leaves(place.gathered(positions))[0].sharding.device_set) == 1
     three = net.starts(jax.random.key(0), 3)
     assert place.shared(three, net.target)[0] is three
+
+
+def test_later_chunks_on_many_devices_compile_nothing(net, start):
+    """Momenta are made by a program that leaves their place open; kernels of each chain by another."""
+    from langevin.benchmarks.compile import Counter
+
+    each = PerChain(spread(KERNEL, 4))
+    positions, target = place.shared(start, net.target)
+    states = begin_all(noise.key(0, impl="hash"), each, target, positions)
+    counter, counts = Counter(), []
+    for _ in range(3):
+        before = counter.count
+        states = advance(noise.key(1, impl="hash"), each, target, states, length=7).states
+        counts.append(counter.count - before)
+    assert counts[0] and not any(counts[1:]), counts
 
 
 def test_what_does_not_split_is_said(net, start):

@@ -51,6 +51,9 @@ def advance(
     if layout is None:
         layout = place.layout(states.position, chains_of(states))
     accelerated = jax.default_backend() != "cpu"
+    states = place.beside(states, states)
+    if isinstance(kernel, PerChain):
+        kernel = place.beside(kernel, states)
     return _advance(
         key,
         kernel,

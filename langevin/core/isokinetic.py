@@ -79,7 +79,8 @@ def uniform(key: Key, position: PyTree) -> jax.Array:
 
 
 def unit(u: jax.Array) -> jax.Array:
-    return u * jax.lax.rsqrt(jnp.sum(u**2))
+    """u/|u|, and 0 for 0."""
+    return u * jax.lax.rsqrt(jnp.maximum(jnp.sum(u**2), jnp.finfo(u.dtype).tiny))
 
 
 def dimension(position: PyTree) -> int:

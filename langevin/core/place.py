@@ -53,9 +53,7 @@ def chains_over(states: State, on: Mesh) -> State:
     chains = jax.tree.leaves(states.position)[0].shape[0]
     if chains % on.shape["chain"]:
         raise ValueError(f"mesh: {chains} chains do not split over {on.shape['chain']} devices; start a multiple.")
-    split = lambda leaf: _put(leaf, on, PartitionSpec("chain"))
-    count = _put(states.count, on, PartitionSpec())
-    return State(*(jax.tree.map(split, part) for part in states[:-1]), count=count)
+    return State(*(_split(part, on) for part in states[:-1]), count=_put(states.count, on, PartitionSpec()))
 
 
 def data_over(target: PyTree, on: Mesh) -> PyTree:
@@ -79,21 +77,36 @@ def shared(positions: PyTree, target: PyTree) -> tuple[PyTree, PyTree]:
     if devices == 1:
         return positions, target
     on = mesh(devices)
-    return jax.tree.map(lambda u: _put(u, on, PartitionSpec("chain")), positions), data_over(target, on)
+    return _split(positions, on), data_over(target, on)
 
 
 def gathered(x: PyTree) -> PyTree:
-    """Everything on the first device, where it is not."""
-    whole = lambda u: (
-        jax.device_put(u, jax.devices()[0]) if isinstance(getattr(u, "sharding", None), NamedSharding) else u
-    )
-    return jax.tree.map(whole, x)
+    """Everything on the first device, if anything is on several."""
+    several = any(_mesh_of(leaf) is not None for leaf in jax.tree.leaves(x))
+    return jax.device_put(x, jax.devices()[0]) if several else x
 
 
 def beside(x: PyTree, states: State) -> PyTree:
-    """A tree of (chain, …) split over devices as the states are."""
-    sharding = getattr(jax.tree.leaves(states.position)[0], "sharding", None)
-    return jax.device_put(x, sharding) if isinstance(sharding, NamedSharding) else x
+    """A tree of (chain, …), or the states themselves, split over devices as positions are.
+
+    XLA chooses where the parts of a first chunk go that positions do not decide (momenta, moments, step sizes), and the
+    second would be compiled anew for them.
+    """
+    on = _mesh_of(jax.tree.leaves(states.position)[0])
+    if on is None or "chain" not in on.axis_names:
+        return x
+    return chains_over(x, on) if isinstance(x, State) else _split(x, on)
+
+
+def _split(x: PyTree, on: Mesh) -> PyTree:
+    return jax.tree.map(lambda leaf: _put(leaf, on, PartitionSpec("chain")), x)
+
+
+def _mesh_of(leaf) -> Mesh | None:
+    """The mesh that an array is on; a traced value is on none."""
+    if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array):
+        return None
+    return leaf.sharding.mesh if isinstance(leaf.sharding, NamedSharding) else None  # type: ignore[return-value]
 
 
 def host(x: PyTree) -> PyTree:

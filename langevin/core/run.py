@@ -86,6 +86,8 @@ def run(
         for visit in visits:
             getattr(visit, "close", lambda: None)()
     if store is None:
+        if not pieces and len(told) == chains_of(states):
+            raise RuntimeError(f"run: all {len(told)} chains diverged in warm-up; take a smaller step size.")
         return Run(states, *join(pieces))
     store.settle()
     if store.structure is None:

@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import equinox as eqx
@@ -116,12 +116,17 @@ def moments(network: Network, position, out):
 
 @dataclasses.dataclass(frozen=True)
 class BNN:
-    """A network ready to sample: target, a first position, predictions, and fresh starts for chains."""
+    """A network ready to sample: target, predictions, fresh starts for chains, and a first position."""
 
     target: Bayes
-    position: PyTree
     predict: Predict
     fresh: Callable[[Key], PyTree]
+    first: Callable[[], PyTree]
+
+    @cached_property
+    def position(self) -> PyTree:
+        """The module's own values, or those it is built with by key 0."""
+        return self.first()
 
     def starts(self, key: Key, chains: int) -> PyTree:
         """Positions (chain, …), each from its own initialisation."""
@@ -143,20 +148,22 @@ def bnn(
 
     part: patterns of parameter paths to sample (`"layers.2.*"`); the others stay at the values of the module.
     """
-    module = build if isinstance(build, eqx.Module) else eqx.filter_jit(build)(jax.random.key(0))
+    built = lambda: build if isinstance(build, eqx.Module) else eqx.filter_jit(build)(jax.random.key(0))
     x, y = jnp.asarray(data[0]), jnp.asarray(data[1])
+    module = eqx.filter_eval_shape(built)
     chosen = _chosen(module, part)
     sampled, fixed = eqx.partition(module, chosen)
+    if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(fixed)):
+        fixed = eqx.partition(built(), chosen)[1]  # values are asked for only where they stay: to build is to compile
     network = Network(fixed, noise, kind)
     learned = {"log_noise": jnp.log(jnp.asarray(0.3))} if kind == "gaussian" and noise is None else {}
-    position = {"net": sampled, **learned}
-    _check(network, position, x, y)
+    _check(network, {"net": sampled, **learned}, x, y)
     scales: dict[str, Any] = {"net": prior_scales(sampled, prior)}
     if learned:
         scales["log_noise"] = jnp.ones(())
     target = Bayes(NormalPrior(scales), Likelihood(network), (x, y), batch, order)
-    fresh = partial(_fresh, build, chosen, learned, sampled)
-    return BNN(target, position, Predict(network), fresh)
+    first = lambda: {"net": eqx.filter(built(), chosen), **learned}
+    return BNN(target, Predict(network), partial(_fresh, build, chosen, learned), first)
 
 
 def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTree:
@@ -183,7 +190,7 @@ def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTre
 def _chosen(module: eqx.Module, part: Sequence[str]) -> PyTree:
     names = iter(tree.names(module))
     marks = jax.tree.map(
-        lambda u: eqx.is_inexact_array(u) & any(fnmatch(name, p) for name in [next(names)] for p in part),
+        lambda u: _inexact(u) and any(fnmatch(name, p) for name in [next(names)] for p in part),
         module,
     )
     if not any(jax.tree.leaves(marks)):
@@ -191,10 +198,14 @@ def _chosen(module: eqx.Module, part: Sequence[str]) -> PyTree:
     return marks
 
 
-def _fresh(build, chosen, learned, sampled, key):
+def _inexact(leaf) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def _fresh(build, chosen, learned, key):
     if isinstance(build, eqx.Module):
         # a given module has no initialiser: its own values, a little apart
-        leaves, structure = jax.tree.flatten(sampled)
+        leaves, structure = jax.tree.flatten(eqx.filter(build, chosen))
         keys = jax.random.split(key, len(leaves))
         near = [u + 0.01 * jax.random.normal(k, u.shape) for u, k in zip(leaves, keys, strict=True)]
         return {"net": jax.tree.unflatten(structure, near), **learned}

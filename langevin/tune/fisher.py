@@ -59,10 +59,9 @@ def fisher(
     known = isinstance(before, Spiked) and before.vectors.shape == (chains, d, rank)
     vectors, turns = (before.vectors, 1) if known else (_anywhere(chains, d, rank), TURNS)
     # on one device: XLA's CPU client may wait for itself where several decompose matrices in one program
-    here = place.gathered((key, target, states))
-    metric = spiked(*here, damping, place.gathered(vectors), np.int32(turns), examples=examples)
-    metric = place.beside(metric, states)
-    return PerChain(replace(kernel.kernel, metric=metric)), states
+    here = place.gathered((key, target, states, np.float32(damping), vectors, np.int32(turns)))
+    metric = spiked(*here, examples=examples)
+    return PerChain(replace(kernel.kernel, metric=place.beside(metric, states))), states
 
 
 def _anywhere(chains: int, d: int, rank: int) -> np.ndarray:

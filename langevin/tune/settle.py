@@ -51,8 +51,8 @@ def settle(
     if rounds < 1 or steps < 1:
         raise ValueError(f"settle: {rounds} rounds of {steps} steps; both must be 1 or more.")
     first, last = variance
-    for i, k in enumerate(jax.random.split(key, rounds)):
-        k_metric, k_run = jax.random.split(k)
+    for i in range(rounds):
+        k_metric, k_run = jax.random.split(jax.random.fold_in(key, i))
         kernel, states = fisher(k_metric, kernel, target, states, rank=rank, examples=examples, damping=damping)
         wanted = first * (last / first) ** (i / max(rounds - 1, 1))
         kernel, states = _sought(k_run, kernel, target, states, wanted, steps)
