@@ -11,7 +11,8 @@ from scipy import stats
 from langevin.core import tree
 from langevin.core.posterior import sample
 from langevin.models.bnn import bnn, prior_scales
-from langevin.models.nets import MLP, Conv
+from langevin.models.images import LeNet
+from langevin.models.nets import MLP
 from langevin.samplers.hmc import HMC
 
 X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
@@ -96,10 +97,10 @@ def test_starts_differ_and_have_a_chain_axis(key):
     assert not np.allclose(starts["net"].layers[0].weight[0], starts["net"].layers[0].weight[1])
 
 
-def test_conv_takes_images(key):
+def test_a_net_takes_images(key):
     k_x, k_start = jax.random.split(key)
     images = jax.random.normal(k_x, (6, 1, 8, 8))
-    m = bnn(partial(Conv, (1, 8, 8), 3, channels=(2, 3), hidden=5), (images, np.arange(6) % 3), kind="categorical")
+    m = bnn(partial(LeNet, (1, 8, 8), 3, channels=(2, 3), hidden=5), (images, np.arange(6) % 3), kind="categorical")
     start = jax.tree.map(lambda u: u[0], m.starts(k_start, 1))
     value, grad = jax.jit(jax.value_and_grad(m.target.log_density))(start)
     assert np.isfinite(value)

@@ -484,6 +484,14 @@ def test_when_all_chains_have_diverged_the_run_stops(key):
     assert out.kept.shape == (2, 20, 1)
 
 
+def test_when_all_chains_diverge_in_warm_up_that_is_said(key):
+    with (
+        pytest.warns(UserWarning, match="chain 0, 1 has diverged"),
+        pytest.raises(RuntimeError, match="run: all 2 chains diverged in warm-up; take a smaller step size"),
+    ):
+        run(key, SGLD(0.05), Density(quartic), np.full((2, 1), 9.0), draws=20, warmup=20, chunk=20)
+
+
 def late(x):
     """Flat, with a cliff into NaN beyond 10."""
     return jnp.where(jnp.sum(x) < 10.0, 0.1 * jnp.sum(x), jnp.nan)

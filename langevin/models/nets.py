@@ -1,6 +1,6 @@
-"""Small networks to stand on: a multilayer perceptron and a convolutional net, as Equinox modules.
+"""A small network to stand on: a multilayer perceptron, as an Equinox module. Nets for images: `models.images`.
 
-Both take one example; use `jax.vmap` for many, or `MLP.many`. Weights are drawn N(0, 2/fan_in) (He et al. 2015) for
+It takes one example; use `jax.vmap` or `MLP.many` for many. Weights are drawn N(0, 2/fan_in) (He et al. 2015) for
 ReLU-like activations, biases are zero.
 """
 
@@ -56,44 +56,3 @@ class MLP(eqx.Module):
             x = lax.dot_general(layer.weight, x, (((0,), (0 if i else 1,)), ((), ()))) + layer.bias[:, None]
             x = x if i == len(self.layers) - 1 else self.activation(x)
         return x.T
-
-
-class Conv(eqx.Module):
-    """A small convolutional net in the manner of LeNet: two 5×5 convolutions with 2×2 pooling, two dense layers.
-
-    Images are (channel, height, width).
-    """
-
-    convolutions: list[eqx.nn.Conv2d]
-    head: MLP
-    activation: Callable = eqx.field(static=True)
-
-    def __init__(
-        self,
-        shape: tuple[int, int, int],
-        n_out: int,
-        key: jax.Array,
-        channels: tuple[int, int] = (6, 16),
-        hidden: int = 84,
-        activation: Callable = jax.nn.relu,
-    ):
-        depth, height, width = shape
-        k_first, k_second, k_head = jax.random.split(key, 3)
-        self.convolutions = [
-            eqx.nn.Conv2d(depth, channels[0], 5, padding=2, key=k_first),
-            eqx.nn.Conv2d(channels[0], channels[1], 5, padding=2, key=k_second),
-        ]
-        flat = channels[1] * (height // 4) * (width // 4)
-        self.head = MLP((flat, hidden, n_out), k_head, activation)
-        self.activation = activation
-
-    def __call__(self, x):
-        for convolution in self.convolutions:
-            x = pooled(self.activation(convolution(x)))
-        return self.head(x.reshape(-1))
-
-
-def pooled(x):
-    """The maximum over 2×2 squares of (channel, height, width)."""
-    c, h, w = x.shape
-    return x[:, : h // 2 * 2, : w // 2 * 2].reshape(c, h // 2, 2, w // 2, 2).max((2, 4))
