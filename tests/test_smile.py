@@ -28,7 +28,8 @@ from langevin.samplers.smile import SMILE, Quantiles, Running, _gamma_quantile, 
 from langevin.targets.bayes import Bayes
 from langevin.targets.noisy import Noisy
 from langevin.targets.zoo import Gaussian
-from langevin.tune.whiten import Probing, whiten
+from langevin.tune.probing import Probing
+from langevin.tune.whiten import whiten
 
 together = pytest.mark.xdist_group("whiten")  # one compiled program
 D, R = gaussians.D, gaussians.ANISOTROPIC
