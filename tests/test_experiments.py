@@ -12,7 +12,11 @@ from langevin.core.target import Density
 from langevin.diagnostics import bins
 from langevin.experiments import adaptive_bias
 
-NAMES = [m.name for m in pkgutil.iter_modules(langevin.experiments.__path__) if m.name != "demo"]
+NAMES = [
+    m.name
+    for m in pkgutil.iter_modules(langevin.experiments.__path__)
+    if m.name != "demo" and not m.name.startswith("_")
+]
 
 
 def test_bins_hold_every_number_once():

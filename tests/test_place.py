@@ -159,7 +159,8 @@ def test_later_chunks_on_many_devices_compile_nothing(net, start):
         before = counter.count
         states = advance(noise.key(1, impl="hash"), each, target, states, length=7).states
         counts.append(counter.count - before)
-    assert counts[0] and not any(counts[1:]), counts
+    assert counts[0]
+    assert not any(counts[1:]), counts
 
 
 def test_what_does_not_split_is_said(net, start):

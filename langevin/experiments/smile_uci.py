@@ -195,10 +195,11 @@ def _ours(key: Key, work: Work):
 def _all_data(key: Key, work: Work):
     """Full gradients, three fifths of them to settle and two fifths to run, half of those kept."""
     k_init, k_tune, k_run = jax.random.split(key, 3)
-    steps, work = int(_passes(work)), work._replace(target=replace(work.target, batch=None))
+    passes, work = _passes(work), work._replace(target=replace(work.target, batch=None))
     kernel: Any = MCLMC(0.05, length=25.0, integrator="verlet")
     states = begin_all(k_init, kernel, work.target, work.starts)
-    rounds = int(np.clip(0.6 * steps / 200, 4, 40))
+    rounds = int(np.clip(0.6 * passes / 200, 4, 40))
+    steps = int(passes - rounds * 256 / work.target.n)  # a metric takes the gradients of 256 examples
     each = int(0.6 * steps / rounds)
     kernel, states = settle(k_tune, kernel, work.target, states, rounds=rounds, steps=each)
     posterior, before = _drawn(k_run, kernel, work, states, steps - rounds * each, warm=1)

@@ -123,9 +123,7 @@ class Seeking:
         memory, sought = state.memory
         inner = replace(self.kernel, step_size=jnp.exp(sought.log_step), length=sought.length)
         new, info = inner.step(k_step, state._replace(memory=memory), target)
-        fine = jnp.isfinite(info.energy_error) & tree.finite(
-            (new.position, new.aux, new.eval.log_density, new.eval.grad)
-        )
+        fine = jnp.isfinite(info.energy_error + new.eval.log_density) & jnp.all(jnp.isfinite(new.aux))
         undone = (state.position, uniform(k_velocity, state.position), memory, state.eval)
         position, velocity, memory, evaluation = tree.where(fine, (new.position, new.aux, new.memory, new.eval), undone)
         asked = tree.size(state.position) * self.variance(state.count)

@@ -55,7 +55,7 @@ class Plan:
     ascent_batch: int = static(default=64)
     batch: int | None = static(default=None)
     draws: int = static(default=100)
-    thin: int = static(default=16)
+    thin: int = static(default=8)
 
     def __call__(self, key: Key, target: Any, starts: PyTree, *, visits: tuple = ()) -> Posterior:
         """The posterior of a target with data (`Bayes`) from starts (chain, …)."""

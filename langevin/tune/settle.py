@@ -42,7 +42,7 @@ def settle(
     *,
     rounds: int = 30,
     steps: int = 200,
-    variance: tuple[float, float] = (0.3, 0.01),
+    variance: tuple[float, float] = (0.3, 0.003),
     damping: float = 1000.0,
     rank: int = 64,
     examples: int = 256,
