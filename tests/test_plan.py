@@ -17,6 +17,7 @@ from langevin.samplers.hmc import HMC
 from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.sgld import SGLD
 from langevin.targets.bayes import Bayes
+from langevin.tune import settle as settling
 from langevin.tune.fisher import fisher, scale
 from langevin.tune.plan import PLANS
 from langevin.tune.settle import settle
@@ -101,6 +102,20 @@ def test_settling_follows_the_energy_error_asked_for(network, key):
         assert np.isfinite(np.asarray(after.eval.log_density)).all()
     ratio = np.exp(np.mean(np.log(steps[0] / steps[1])))
     assert 1.7 < ratio < 2.7
+
+
+def test_every_round_has_keys_of_its_own(network, key, monkeypatch):
+    """Else every metric would be made of the same examples."""
+    seen = []
+
+    def told(key, kernel, target, states, *_, **__):
+        seen.append(tuple(np.asarray(jax.random.key_data(key)).tolist()))
+        return kernel, states
+
+    monkeypatch.setattr(settling, "fisher", told)
+    monkeypatch.setattr(settling, "_sought", told)
+    settle(key, MCLMC(0.02), network.target, None, rounds=3)
+    assert len(set(seen)) == len(seen) == 6
 
 
 @pytest.mark.parametrize("name", ["mile", pytest.param("smile", marks=pytest.mark.slow)])
