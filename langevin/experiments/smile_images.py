@@ -60,7 +60,7 @@ SCALES = {
     "cpu": Scale((2_000, 500, 1_000), ascent=800, rate=3e-3),
     "gpu": GPU,
 }
-COLOUR = dataclasses.replace(GPU, examples=(9_000, 1_000, 1_000), thin=50, ascent=3000)
+COLOUR = dataclasses.replace(GPU, examples=(9_000, 1_000, 1_000), batch=256, thin=50, ascent=3000)
 
 
 @record
