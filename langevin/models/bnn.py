@@ -4,7 +4,8 @@ r"""Bayesian neural networks: a net, a prior and a likelihood as a Target.
 
 The position is {"net": the sampled arrays of the net (None where they stay fixed), "log_noise": log σ if it is
 learned}. Prior scales are one number, a rule ("fan_in": weights s/√fan_in, biases s) or a dict of path patterns;
-any subset of the parameters may be the position, chosen by path, and the rest stays as it is.
+any subset of the parameters may be the position, chosen by path, and the rest stays as it is. Nets of other libraries
+(Flax, Haiku, plain functions): `models.adapters`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from langevin.core.types import Key, PyTree
 from langevin.targets.bayes import Bayes
 
 Kind = Literal["gaussian", "heteroscedastic", "categorical", "poisson"]
+ROUNDING = 0.02  # relative; products of a batch may be rounded as coarsely as to bfloat16
 OUTPUTS = {"gaussian": 1, "heteroscedastic": 2, "poisson": 1}
+
+
+class Kept(eqx.Module):
+    """Arrays of a net that are never sampled, whatever `part` says: running statistics, tables, masks.
+
+    value: a tree of arrays.
+    """
+
+    value: PyTree
 
 
 @record
@@ -110,7 +121,8 @@ class Predict:
 def moments(network: Network, position, out):
     """Mean and standard deviation of a Gaussian likelihood."""
     if network.kind == "heteroscedastic":
-        return out[:, 0], jnp.exp(jnp.clip(out[:, 1], -7.0, 7.0))
+        # far from the data a positive output grows as the net does, and not as its exponential
+        return out[:, 0], jax.nn.softplus(out[:, 1]) + 1e-3
     return out[:, 0], network.sigma(position)
 
 
@@ -134,7 +146,7 @@ class BNN:
 
 
 def bnn(
-    build: Callable[[Key], eqx.Module] | eqx.Module,
+    build: Callable[[Key], Any] | Any,
     data: tuple[Any, Any],
     *,
     kind: Kind = "gaussian",
@@ -143,27 +155,37 @@ def bnn(
     batch: int | None = None,
     order: Literal["replacement", "epoch"] = "replacement",
     part: Sequence[str] = ("*",),
+    spread: float = 0.01,
 ) -> BNN:
     """A net (a module, or a function of a key that builds one) with prior and likelihood, on data (x, y).
 
     part: patterns of parameter paths to sample (`"layers.2.*"`); the others stay at the values of the module.
+    spread: the standard deviation of the chains' starts around the values of a module that is given, not built.
     """
-    built = lambda: build if isinstance(build, eqx.Module) else eqx.filter_jit(build)(jax.random.key(0))
     x, y = jnp.asarray(data[0]), jnp.asarray(data[1])
+    if not _is_net(build) and hasattr(build, "on"):
+        build = build.on(x)  # an initialiser of another library may need to see an input
+    built = lambda: build if _is_net(build) else eqx.filter_jit(build)(jax.random.key(0))
     module = eqx.filter_eval_shape(built)
     chosen = _chosen(module, part)
     sampled, fixed = eqx.partition(module, chosen)
     if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(fixed)):
         fixed = eqx.partition(built(), chosen)[1]  # values are asked for only where they stay: to build is to compile
+    if any(callable(leaf) for leaf in jax.tree.leaves(fixed)):
+        raise TypeError(
+            "bnn: the net has a function among its leaves; pass from_equinox(net), or make it a static field."
+        )
     network = Network(fixed, noise, kind)
     learned = {"log_noise": jnp.log(jnp.asarray(0.3))} if kind == "gaussian" and noise is None else {}
     _check(network, {"net": sampled, **learned}, x, y)
+    if getattr(module, "coupled", False) and len(x) > 1:
+        _check_rows(built(), x[:2])
     scales: dict[str, Any] = {"net": prior_scales(sampled, prior)}
     if learned:
         scales["log_noise"] = jnp.ones(())
     target = Bayes(NormalPrior(scales), Likelihood(network), (x, y), batch, order)
     first = lambda: {"net": eqx.filter(built(), chosen), **learned}
-    return BNN(target, Predict(network), partial(_fresh, build, chosen, learned), first)
+    return BNN(target, Predict(network), partial(_fresh, build, chosen, learned, float(spread)), first)
 
 
 def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTree:
@@ -177,8 +199,7 @@ def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTre
                 raise ValueError(f"bnn: no pattern of `prior` matches the parameter {name!r}; add one, or '*'.")
             scale = match[0]
         elif rule == "fan_in":
-            fan_in = math.prod(leaf.shape[1:]) if leaf.ndim > 2 else leaf.shape[0]
-            scale = 1.0 / math.sqrt(fan_in) if leaf.ndim > 1 else 1.0
+            scale = 1.0 / math.sqrt(_fan_in(leaf, getattr(sampled, "output_axis", None))) if leaf.ndim > 1 else 1.0
         elif isinstance(rule, str):
             raise ValueError(f"bnn: prior is {rule!r}; it must be a number, 'fan_in' or a dict of path patterns.")
         else:
@@ -187,27 +208,41 @@ def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTre
     return jax.tree.unflatten(structure, scales)
 
 
-def _chosen(module: eqx.Module, part: Sequence[str]) -> PyTree:
-    names = iter(tree.names(module))
-    marks = jax.tree.map(
-        lambda u: _inexact(u) and any(fnmatch(name, p) for name in [next(names)] for p in part),
-        module,
-    )
-    if not any(jax.tree.leaves(marks)):
-        raise ValueError(f"bnn: no parameter matches {tuple(part)}; there are {', '.join(tree.names(module)[:8])} …")
-    return marks
+def _fan_in(leaf, output_axis: int | None) -> int:
+    """How many inputs a unit has; `output_axis` where a net says which axis counts its units."""
+    if output_axis is not None:
+        return math.prod(leaf.shape) // leaf.shape[output_axis]
+    return math.prod(leaf.shape[1:]) if leaf.ndim > 2 else leaf.shape[0]
+
+
+def _chosen(module: PyTree, part: Sequence[str]) -> PyTree:
+    leaves, structure = jax.tree.flatten(module)
+    kept = lambda u: isinstance(u, Kept)
+    free = jax.tree.leaves(jax.tree.map(lambda u: jax.tree.map(lambda _: not kept(u), u), module, is_leaf=kept))
+    names = [name if here else None for name, here in zip(tree.names(module), free, strict=True)]
+    matches = lambda name: name is not None and any(fnmatch(name, p) for p in part)
+    marks = [_inexact(leaf) and matches(name) for leaf, name in zip(leaves, names, strict=True)]
+    if not any(marks):
+        there = [name for leaf, name in zip(leaves, names, strict=True) if name is not None and _inexact(leaf)]
+        raise ValueError(f"bnn: no parameter matches {tuple(part)}; there are {', '.join(there[:8])} …")
+    return jax.tree.unflatten(structure, marks)
+
+
+def _is_net(build: Any) -> bool:
+    """Whether this is a net, which is a tree of arrays, and not a function that builds one."""
+    return not isinstance(build, partial) and not jax.tree_util.all_leaves([build])
 
 
 def _inexact(leaf) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
-def _fresh(build, chosen, learned, key):
-    if isinstance(build, eqx.Module):
+def _fresh(build, chosen, learned, spread, key):
+    if _is_net(build):
         # a given module has no initialiser: its own values, a little apart
         leaves, structure = jax.tree.flatten(eqx.filter(build, chosen))
         keys = jax.random.split(key, len(leaves))
-        near = [u + 0.01 * jax.random.normal(k, u.shape) for u, k in zip(leaves, keys, strict=True)]
+        near = [u + spread * jax.random.normal(k, u.shape, u.dtype) for u, k in zip(leaves, keys, strict=True)]
         return {"net": jax.tree.unflatten(structure, near), **learned}
     return {"net": eqx.filter(build(key), chosen), **learned}
 
@@ -215,7 +250,13 @@ def _fresh(build, chosen, learned, key):
 def _check(network: Network, position: PyTree, x, y) -> None:
     if len(x) != len(y):
         raise ValueError(f"bnn: there are {len(x)} inputs but {len(y)} targets.")
-    out = jax.eval_shape(network.outputs, position, x[:2])
+    n = min(2, len(x))
+    out = jax.eval_shape(network.outputs, position, x[:n])
+    if not hasattr(out, "shape") or out.shape[:1] != (n,) or len(out.shape) != 2:
+        raise ValueError(
+            f"bnn: the net returns {getattr(out, 'shape', type(out).__name__)} for {n} examples; "
+            "it must return one array (example, output)."
+        )
     want = OUTPUTS.get(network.kind)
     if want is not None and out.shape[1:] != (want,):
         raise ValueError(
@@ -223,3 +264,14 @@ def _check(network: Network, position: PyTree, x, y) -> None:
         )
     if network.kind == "categorical" and len(y) and int(jnp.max(y)) >= out.shape[-1]:
         raise ValueError(f"bnn: the net gives {out.shape[-1]} classes, but y holds class {int(jnp.max(y))}.")
+
+
+def _check_rows(net: PyTree, x) -> None:
+    """Refuse a net that says another thing of an example in other company: its likelihood is no product."""
+    alone, beside = eqx.filter_jit(lambda net, x: (net.many(x[:1]), net.many(x)[:1]))(net, x)
+    alone, beside = alone.reshape(-1), beside.reshape(-1)
+    if jnp.max(jnp.abs(alone - beside)) > ROUNDING * jnp.max(jnp.abs(jnp.stack([alone, beside]))):
+        raise ValueError(
+            f"bnn: the net gives {float(alone[0]):.3g} for the first example alone and {float(beside[0]):.3g} beside "
+            "the second; an output must depend on its own row only, which batch norm in training breaks."
+        )
