@@ -24,6 +24,7 @@ from langevin.diagnostics import calibration
 from langevin.samplers.cyclical import Cyclical
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.smile import SMILE
+from langevin.tune.plan import Last
 from langevin.tune.warm_start import warm_start
 from langevin.tune.whiten import whiten
 
@@ -141,22 +142,12 @@ def compared(tasks, scale: Scale, seed: int, methods: Sequence[str], grids: dict
     return rows
 
 
-class Steps:
-    """A visit that remembers how far a run has come."""
-
-    done = 0
-
-    def __call__(self, done, kernel, target, states, chunk):
-        self.done = done
-        return kernel, target, states
-
-
 def trained(key, task: Task, scale: Scale, optimiser) -> tuple[Any, int]:
     """The deep ensemble, positions (chain, …), and the steps it took."""
     k_fresh, k_ascent = jax.random.split(key)
     target = dataclasses.replace(task.target, batch=scale.ascent_batch, order="epoch")
     how = dict(steps=scale.ascent, optimiser=optimiser, score=task.held_out, chunk=max(scale.ascent // 30, 1))
-    steps = Steps()
+    steps = Last()
     starts = task.starts(k_fresh, scale.chains)
     return warm_start(k_ascent, target, starts, patience=8, visits=(steps,), **how), steps.done
 

@@ -53,6 +53,7 @@ from langevin.core.types import Key, Law, State
 from langevin.tune.trajectory import chosen, forgetting, mean, needs, pace, size, watched
 
 SHRINK = 0.8  # of ε, after a step that was undone
+WILD = 100.0  # energy error, beyond one a dimension, of a step over a cliff: it is undone as one that is not finite
 POWER = 6.0  # of ε in E[ΔE²]
 LEAST, MOST = 1e-8, 1e30  # of ξ
 LOW, PATIENCE = 1e-4, 10  # ξ this low for so many steps: ΔE is rounding
@@ -98,7 +99,7 @@ class Seeking:
     variance: v, a schedule.
     trust: s, in log ξ/6.
     memory: n, in steps.
-    moving: 1 where ε moves, 0 where it stays and only steps that are not finite shrink it.
+    moving: 1 where ε moves, 0 where it stays and only steps that are undone shrink it.
     """
 
     kernel: Any
@@ -123,10 +124,12 @@ class Seeking:
         memory, sought = state.memory
         inner = replace(self.kernel, step_size=jnp.exp(sought.log_step), length=sought.length)
         new, info = inner.step(k_step, state._replace(memory=memory), target)
+        d = tree.size(state.position)
         fine = jnp.isfinite(info.energy_error + new.eval.log_density) & jnp.all(jnp.isfinite(new.aux))
+        fine &= jnp.abs(info.energy_error) < d + WILD
         undone = (state.position, uniform(k_velocity, state.position), memory, state.eval)
         position, velocity, memory, evaluation = tree.where(fine, (new.position, new.aux, new.memory, new.eval), undone)
-        asked = tree.size(state.position) * self.variance(state.count)
+        asked = d * self.variance(state.count)
         sought = self._moved(sought, jnp.where(fine, info.energy_error**2 / asked, 0.0), fine)
         new = new._replace(position=position, aux=velocity, memory=(memory, sought), eval=evaluation)
         return new, info._replace(ok=fine)

@@ -1,11 +1,13 @@
 r"""Plans: warm start, tuning, kernel and lengths as one named choice, from fresh networks to a posterior.
 
-A plan trains every member by Adam on the log posterior (mini-batches, cosine decay), lets each settle or whiten where
-it came to rest, and samples; members are the chains, spread over as many devices as divide their number. `PLANS` has
+A plan trains every member by Adam on the log posterior (mini-batches, cosine decay), tunes each where it came to rest,
+and samples; members are the chains, spread over as many devices as divide their number. `PLANS` has
 
     mile     MCLMC on all data, in a metric of the stiffest directions (`tune.settle`): the choice up to some ten
              thousand rows.
     smile    SMILE on mini-batches whose noise is whitened and completed (`tune.whiten`).
+
+`Plan(kernel, batch=…, warmup=…)` without `tune` samples by a kernel as it is; `holding` fixes parts of a plan's kernel.
 
 References
 ----------
@@ -16,17 +18,20 @@ Lakshminarayanan, Pritzel & Blundell (2017), Simple and scalable predictive unce
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
 from langevin.core import place
+from langevin.core.advance import chains_of
+from langevin.core.kernel import PerChain
 from langevin.core.posterior import Posterior, sample
 from langevin.core.record import positive, record, replace, static
 from langevin.core.run import begin_all
-from langevin.core.types import Key, PyTree
+from langevin.core.types import Key, PyTree, State
 from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.smile import SMILE
 from langevin.tune.settle import settle
@@ -39,41 +44,85 @@ class Plan:
     """How to sample a network from fresh starts.
 
     kernel: how chains move.
-    tune: (key, kernel, target, states) → (kernel, states).
+    tune: (key, kernel, target, states) → (kernel, states); None leaves the kernel as it is.
     rate: Adam's learning rate at first; it ends at a hundredth of it.
     ascent: steps of Adam.
     ascent_batch: examples in a step of it.
     batch: examples in a step of the sampler; None for all.
     draws: draws of every chain.
+    warmup: draws before those, that are not kept.
     thin: steps from one draw to the next.
     """
 
     kernel: Any
-    tune: Callable = static()
+    tune: Callable | None = static(default=None)
     rate: float = positive(default=1e-2)
     ascent: int = static(default=8_000)
     ascent_batch: int = static(default=64)
     batch: int | None = static(default=None)
     draws: int = static(default=100)
+    warmup: int = static(default=0)
     thin: int = static(default=8)
 
     def __call__(self, key: Key, target: Any, starts: PyTree, *, visits: tuple = ()) -> Posterior:
         """The posterior of a target with data (`Bayes`) from starts (chain, …)."""
-        k_ascent, k_begin, k_tune, k_run = jax.random.split(key, 4)
-        starts, target = place.shared(starts, target)
-        trained = self.trained(k_ascent, target, starts, visits=visits)
-        target = replace(target, batch=None if self.batch is None else min(self.batch, target.n))
-        states = begin_all(k_begin, self.kernel, target, trained)
-        kernel, states = self.tune(k_tune, self.kernel, target, states)
-        chunk = max(self.draws // 4, 1)
-        return sample(k_run, kernel, target, states, draws=self.draws, thin=self.thin, chunk=chunk, visits=visits)
+        k_train, k_sample = jax.random.clone(key), key
+        return self.sampled(k_sample, target, self.trained(k_train, target, starts, visits=visits), visits=visits)
 
     def trained(self, key: Key, target: Any, starts: PyTree, *, visits: tuple = ()) -> PyTree:
-        """The warm start: an ensemble of modes."""
+        """The warm start: an ensemble of modes. One key serves this and `sampled`: each takes its own part of it."""
+        starts, target = place.shared(starts, target)
         small = replace(target, batch=min(self.ascent_batch, target.n), order="epoch")
-        optimiser = optax.adam(optax.cosine_decay_schedule(float(self.rate), self.ascent, alpha=1e-2))
-        chunk = max(self.ascent // 8, 1)
-        return warm_start(key, small, starts, steps=self.ascent, optimiser=optimiser, chunk=chunk, visits=visits)
+        how = dict(steps=self.ascent, optimiser=_adam(float(self.rate), self.ascent), chunk=max(self.ascent // 8, 1))
+        last = Last()
+        trained = warm_start(jax.random.split(key, 4)[0], small, starts, visits=(*visits, last), **how)
+        if last.done < self.ascent:
+            raise KeyboardInterrupt("plan: interrupted while training; nothing was sampled.")
+        return trained
+
+    def sampled(self, key: Key, target: Any, trained: PyTree, *, visits: tuple = ()) -> Posterior:
+        """The posterior from trained positions."""
+        _, k_begin, k_tune, k_run = jax.random.split(key, 4)
+        trained, target = place.shared(trained, target)
+        target = self.sampling(target)
+        kernel, states = self.kernel, begin_all(k_begin, self.kernel, target, trained)
+        if self.tune is not None:
+            kernel, states = self.tune(k_tune, kernel, target, states)
+        how = dict(draws=self.draws, warmup=self.warmup, thin=self.thin, chunk=max(self.draws // 4, 1))
+        return sample(k_run, kernel, target, states, visits=visits, **how)
+
+    def sampling(self, target: Any) -> Any:
+        """The target as the sampler looks at it."""
+        return replace(target, batch=None if self.batch is None else min(self.batch, target.n))
+
+
+class Last:
+    """A visit that remembers how far a run has come."""
+
+    done = 0
+
+    def __call__(self, done, kernel, target, states, chunk):
+        self.done = done
+        return kernel, target, states
+
+
+@cache
+def _adam(rate: float, steps: int) -> optax.GradientTransformation:
+    """Built once: another object would compile training anew."""
+    return optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=1e-2))
+
+
+def holding(plan: Plan, **fields: Any) -> Plan:
+    """The plan with fields of its kernel as given, from first to last: what tuning finds for them is put back."""
+    kernel = replace(plan.kernel, **fields)
+    return replace(plan, kernel=kernel, tune=plan.tune and partial(_held, plan.tune, tuple(fields.items())))
+
+
+def _held(tune: Callable, fields: tuple, key: Key, kernel: Any, target: Any, states: State) -> tuple[Any, State]:
+    kernel, states = tune(key, kernel, target, states)
+    wide = isinstance(kernel, PerChain)
+    number = lambda v: isinstance(v, (int, float, np.number)) and wide
+    return replace(kernel, **{k: np.full(chains_of(states), v) if number(v) else v for k, v in fields}), states
 
 
 PLANS = {
