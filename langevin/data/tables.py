@@ -1,8 +1,9 @@
 """Tables: reading them, splitting them, and putting them on one scale.
 
-`load` takes the name of an embedded table (scikit-learn's), a CSV, Parquet or npz file, or the name of a
-folder under the directory that the environment variable LANGEVIN_DATA names. What is wrong with a file is
-said in one sentence, with file, column and row (rows of data are counted from 1; a header is no row).
+`load` (numbers for a network) and `read` (columns as they are, for an estimator) take the name of an
+embedded table (scikit-learn's), a CSV, Parquet or npz file, or the name of a folder under the directory that
+the environment variable LANGEVIN_DATA names. What is wrong with a file is said in one sentence, with file,
+column and row (rows of data are counted from 1; a header is no row).
 
 Numbers are features as they are, true/false become 1/0, and text becomes one column `name=value` for each
 value. A target of text, of true/false, or of two whole numbers makes the task classification, other numbers
@@ -16,8 +17,10 @@ References
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +55,63 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Frame:
+    """A table as it is in its file, checked: what an estimator takes.
+
+    X: features, a frame, gaps and text included
+    y: numbers (n,), or labels
+    target_name: what y is
+    task: "regression" or "classification"
+    name: the table's own name
+    notes: what was guessed on reading
+    """
+
+    X: Any
+    y: np.ndarray
+    target_name: str
+    task: str
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+def read(source, target: str | None = None, *, task: str | None = None) -> Frame:
+    """Read a table by name or path and leave its columns as they are.
+
+    target: the column to predict (default: the last)
+    task: "regression" or "classification" (default: by the type of the target, and said in `notes`)
+    """
+    where, frame, target, labels = _opened(source, target)
+    for name in frame.columns:
+        if name != target:
+            _feature(where, name, frame[name], "mean", [])  # what cannot be used is said now
+    notes: list[str] = []
+    y, classes = _target(where, frame[target], task, labels, notes)
+    kind = "regression" if classes is None else "classification"
+    if task is None:
+        what = f"{len(classes)} labels" if classes is not None else "numbers"
+        notes.insert(0, f"The column {target} holds {what}: this is {kind}.")
+    X = frame.drop(columns=target)
+    return Frame(X, y if classes is None else classes[y], target, kind, Path(where).stem, tuple(notes))
+
+
+def rows(source, names: Sequence[str]) -> Any:
+    """The columns of these names of a file, as a frame, checked: rows to predict."""
+    where, frame, _ = _frame(source, None)
+    lost = [name for name in names if name not in frame.columns]
+    if lost:
+        raise DataError(f"{where} has no column {lost[0]!r}, which the model was trained with; add it.")
+    _check_names(where, list(frame.columns))
+    if not len(frame):
+        raise DataError(f"{where} has no rows of data.")
+    for name in names:
+        if not frame[name].isna().all():
+            _check_text(where, name, frame[name])
+            if frame[name].dtype.kind == "f":
+                _check_finite(where, name, frame[name].to_numpy(float))
+    return frame[list(names)]
+
+
 def load(source, target: str | None = None, *, task: str | None = None, missing: str = "raise") -> Table:
     """Read a table by name or path.
 
@@ -64,23 +124,10 @@ def load(source, target: str | None = None, *, task: str | None = None, missing:
             f"load was given task={task!r} and missing={missing!r}: pass task 'regression', 'classification' "
             "or None, and missing 'raise' or 'mean'."
         )
-    if str(source) in EMBEDDED:
-        where, (frame, labels) = str(source), _embedded(str(source))
-    else:
-        path = _find(source)
-        where, labels = str(path), None
-        if path.suffix == ".npz":
-            (frame, labels), target = _read_npz(path, target), None  # it has put the target last
-        else:
-            frame = _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
-
-    names = [str(name) for name in frame.columns]
-    frame = frame.set_axis(names, axis=1).reset_index(drop=True)
-    target = names[-1] if target is None else target
-    _check_shape(where, names, target, len(frame))
+    where, frame, target, labels = _opened(source, target)
     features: dict[str, np.ndarray] = {}
     notes: list[str] = []
-    for name in names:
+    for name in frame.columns:
         if name != target:
             features |= _feature(where, name, frame[name], missing, notes)
     y, classes = _target(where, frame[target], task, labels, notes)
@@ -89,6 +136,30 @@ def load(source, target: str | None = None, *, task: str | None = None, missing:
 
 
 # Readers: each returns a frame whose last column is the target unless another was asked for.
+
+
+def _opened(source, target: str | None):
+    """Where, the frame, the target's name and the labels the file names, if it does."""
+    where, frame, labels = _frame(source, target)
+    if where.endswith(".npz"):
+        target = None  # it has been put last
+    names = list(frame.columns)
+    target = names[-1] if target is None else target
+    _check_shape(where, names, target, len(frame))
+    return where, frame, target, labels
+
+
+def _frame(source, target: str | None):
+    if str(source) in EMBEDDED:
+        where, (frame, labels) = str(source), _embedded(str(source))
+    else:
+        path = _find(source)
+        where, labels = str(path), None
+        if path.suffix == ".npz":
+            frame, labels = _read_npz(path, target)
+        else:
+            frame = _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
+    return where, frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True), labels
 
 
 def _find(source) -> Path:
@@ -182,15 +253,19 @@ def _read_parquet(path: Path):
 
 
 def _check_shape(where: str, names: list[str], target: str, rows: int) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"{where} has more than one column named {twice!r}: rename all but one.")
+    _check_names(where, names)
     if target not in names:
         raise DataError(f"{where} has no column {target!r}: its columns are {', '.join(names)}.")
     if len(names) < 2:
         raise DataError(f"{where} has the column {target!r} alone: a feature is needed beside the target.")
     if rows < 3:
         raise DataError(f"{where} has {rows} rows of data: at least 3 are needed to fit and to test.")
+
+
+def _check_names(where: str, names: list[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{where} has more than one column named {twice!r}: rename all but one.")
 
 
 def _feature(where: str, name: str, column, missing: str, notes: list[str]) -> dict[str, np.ndarray]:

@@ -90,8 +90,27 @@ def intervals(mean, std, levels) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"intervals was given levels {levels}: each must lie strictly between 0 and 1.")
     _, mean, std = _mixture(None, mean, std)
     tails = np.concatenate([(1 - levels) / 2, (1 + levels) / 2])
-    bounds = np.quantile(mean, tails, axis=0) if std is None else _quantiles(mean, std, tails)
+    bounds = np.quantile(mean, tails, axis=0) if std is None else quantiles(mean, std, tails)
     return bounds[: len(levels)], bounds[len(levels) :]
+
+
+def quantiles(mean, std, probabilities) -> np.ndarray:
+    """Quantiles of the mixture, (probability, n), by bisection: one lies between the least and the greatest of its
+    components'."""
+    probabilities = np.atleast_1d(np.asarray(probabilities, float))
+    if ((probabilities <= 0) | (probabilities >= 1)).any():
+        raise ValueError(f"quantiles was given {probabilities}: each must lie strictly between 0 and 1.")
+    _, mean, std = _mixture(None, mean, std)
+    out = np.empty((len(probabilities), mean.shape[1]))
+    for i, p in enumerate(probabilities):
+        of_each = mean + std * ndtri(p)
+        low, high = of_each.min(axis=0), of_each.max(axis=0)
+        for _ in range(52):  # bits of a double
+            middle = (low + high) / 2
+            below = ndtr((middle - mean) / std).mean(axis=0) < p
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        out[i] = (low + high) / 2
+    return out
 
 
 def coverage(y, lower, upper):
@@ -173,20 +192,6 @@ def _absolute(m, std):
     """E|Y| of Y ~ N(m, std²)."""
     z = m / std
     return std * (2 * np.exp(-0.5 * z**2 - 0.5 * LOG_2PI) + z * (2 * ndtr(z) - 1))
-
-
-def _quantiles(mean: np.ndarray, std: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Bisection: a quantile of the mixture lies between the least and the greatest of its components'."""
-    out = np.empty((len(probabilities), mean.shape[1]))
-    for i, p in enumerate(probabilities):
-        of_each = mean + std * ndtri(p)
-        low, high = of_each.min(axis=0), of_each.max(axis=0)
-        for _ in range(52):  # bits of a double
-            middle = (low + high) / 2
-            below = ndtr((middle - mean) / std).mean(axis=0) < p
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        out[i] = (low + high) / 2
-    return out
 
 
 def _reduced(scores: np.ndarray, each: bool):

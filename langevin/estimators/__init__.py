@@ -1,0 +1,1 @@
+"""scikit-learn estimators: the front door for tables."""
