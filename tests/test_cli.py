@@ -49,16 +49,6 @@ def test_a_quick_bench_writes_the_shape(name, tmp_path):
         assert body["figures"]["recompiles"] == 0
 
 
-def test_demo(tmp_path):
-    figure, file = tmp_path / "demo.png", tmp_path / "demo.json"
-    out = runner.invoke(app, ["demo", "--size", "quick", "--figure", str(figure), "--json", str(file)])
-    assert out.exit_code == 0, out.output
-    body = json.loads(file.read_text())
-    assert {"rmse", "nll", "coverage", "rhat"} <= set(body["figures"])
-    assert 40 < body["figures"]["rmse"] < 75, "the standard deviation of the target is 77"
-    assert figure.stat().st_size > 10_000
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -66,8 +56,8 @@ def test_demo(tmp_path):
         (["reproduce", "nothing"], "there is no result named 'nothing'"),
         (["reproduce", "adaptive-freeze", "--data", "x.csv"], "has no table to replace"),
         (["kernels", "nothing"], "there is no kernel named 'nothing'"),
-        (["demo", "--size", "huge"], "it must be cpu, gpu or quick"),
-        (["demo", "--figure", "a.txt"], "must end in .png or .svg"),
+        (["bench", "chain1d", "--size", "huge"], "it must be cpu, gpu or quick"),
+        (["reproduce", "adaptive-freeze", "--figure", "a.txt"], "must end in .png or .svg"),
     ],
 )
 def test_mistakes_get_one_sentence_and_exit_code_2(words, sentence):

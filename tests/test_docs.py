@@ -44,7 +44,7 @@ def test_contributing_shows_the_row_that_is_there():
 
 
 def test_commands_in_readme_exist():
-    from langevin.cli import _modules
+    from langevin.cli.figures import _modules
 
     named = set(re.findall(r"langevin bench (\w+)", (ROOT / "README.md").read_text()))
     assert named <= set(_modules("langevin.benchmarks"))

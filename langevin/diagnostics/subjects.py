@@ -81,7 +81,7 @@ def subject(text: str, options: dict[str, str] | None = None) -> tuple[str, Any]
     if text.startswith("blackjax:"):
         from langevin.samplers.blackjax import adapted
 
-        given = {k.replace("-", "_"): _number(v) for k, v in options.items()}
+        given = {k.replace("-", "_"): number(v) for k, v in options.items()}
         return text, adapted(text.split(":", 1)[1], **given)
     if ":" in text:
         return text.rpartition(":")[2], _checked(text, _imported(text), options)
@@ -140,7 +140,7 @@ def _changed(kernel: Any, options: dict[str, str]) -> Any:
     while inner is not None and is_record(inner):
         fields |= {f.name for f in describe(type(inner))}
         inner = getattr(inner, "kernel", None)
-    given = {k.replace("-", "_"): _number(v) for k, v in options.items()}
+    given = {k.replace("-", "_"): number(v) for k, v in options.items()}
     for name in given:
         if name not in fields:
             raise ValueError(
@@ -152,7 +152,8 @@ def _changed(kernel: Any, options: dict[str, str]) -> Any:
         raise ValueError(f"audit: {error}") from None
 
 
-def _number(text: str) -> Any:
+def number(text: str) -> Any:
+    """A value from the command line."""
     for kind in (int, float):
         try:
             return kind(text)

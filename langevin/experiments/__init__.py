@@ -1,1 +1,1 @@
-"""One file per result: what `langevin reproduce NAME` and `langevin demo` run. Each has `run(size, seed) -> Result`."""
+"""One file per result: what `langevin reproduce NAME` runs. Each has `run(size, seed) -> Result`."""

@@ -25,7 +25,7 @@ from langevin.core.run import begin_all
 from langevin.data import tables
 from langevin.diagnostics import calibration, convergence
 from langevin.diagnostics.result import Result
-from langevin.experiments.demo import HeldOut
+from langevin.experiments._compared import HeldOut
 from langevin.metrics.windowed import Windowed
 from langevin.models.bnn import bnn
 from langevin.models.nets import MLP

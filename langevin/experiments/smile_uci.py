@@ -46,7 +46,7 @@ from langevin.core.types import Key, PyTree
 from langevin.data import tables
 from langevin.diagnostics import convergence
 from langevin.diagnostics.result import Result
-from langevin.experiments.demo import HeldOut
+from langevin.experiments._compared import HeldOut
 from langevin.models.bnn import BNN, bnn
 from langevin.models.nets import MLP
 from langevin.samplers.cyclical import Cyclical

@@ -1,0 +1,39 @@
+"""The command line: `langevin fit | predict | report | compare | audit | kernels | cite | bench | reproduce`."""
+
+from __future__ import annotations
+
+import typer
+
+from langevin.cli import figures, models, samplers
+from langevin.cli.shared import fail
+
+app = typer.Typer(
+    help="Bayesian computation for deep learning: samplers that say what they converge to.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+_more = {"allow_extra_args": True, "ignore_unknown_options": True}  # a kernel's own fields
+app.command(context_settings=_more)(models.fit)
+app.command()(models.predict)
+app.command()(models.report)
+app.command()(models.compare)
+app.command(context_settings=_more)(samplers.audit)
+app.command()(samplers.kernels)
+app.command()(samplers.cite)
+app.command()(figures.bench)
+app.command()(figures.reproduce)
+
+
+def main() -> None:
+    """The entry point: a mistake of the user's gets one sentence and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except (ValueError, FileNotFoundError, FileExistsError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail("interrupted before the first draws; nothing was saved.")
+    except RuntimeError as error:
+        if not str(error).startswith("run:"):
+            raise
+        fail(str(error))

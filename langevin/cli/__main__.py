@@ -1,0 +1,5 @@
+"""`python -m langevin.cli`."""
+
+from langevin.cli import main
+
+main()

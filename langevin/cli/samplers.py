@@ -1,0 +1,146 @@
+"""Commands about samplers: audit, kernels and cite."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from langevin.cli.shared import Json, Quiet, Seed, Size, fail, options, write_json
+
+
+def audit(
+    context: typer.Context,
+    kernel: Annotated[
+        str,
+        typer.Argument(help="A kernel of ours, module:Kernel, file.py:Kernel or blackjax:NAME; then its options."),
+    ] = "",
+    target: Annotated[list[str] | None, typer.Option(help="Only this target; may be given again.")] = None,
+    json: Json = None,
+    seed: Seed = 0,
+    size: Size = "cpu",
+    quiet: Quiet = False,
+    every: Annotated[bool, typer.Option("--all", help="All registered samplers.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Say which samplers and targets there are.")] = False,
+    out: Annotated[Path | None, typer.Option(help="With --all: a folder for audit.md and audit.json.")] = None,
+) -> None:
+    """Does a sampler converge to what it says, and at what price? Tried on targets whose truth is known."""
+    from langevin.diagnostics import audit_table, subjects, trials
+    from langevin.diagnostics.audit import audit as audited
+
+    if show:
+        print("samplers:", ", ".join(subjects.AUDITED), "\ntargets: ", ", ".join(trials.BUILT))
+        return
+    if every:
+        say = (lambda line: None) if quiet else Console().print
+        audit_table.write(out or Path("docs"), size=size, seed=seed, targets=target or (), say=say)
+        return
+    if not kernel:
+        fail("audit: name a kernel, module:Kernel or blackjax:NAME; --list shows ours.")
+    try:
+        name, made = subjects.subject(kernel, options(context.args))
+        began = time.perf_counter()
+        with Console(stderr=True, quiet=quiet).status("audit") as status:
+            told = lambda where: status.update(f"audit of {name}: {where}")
+            result = audited(made, target or (), size, seed, name=name, told=told)
+    except (ValueError, ImportError) as error:
+        fail(str(error))
+    result.seconds = time.perf_counter() - began
+    if json:
+        result.write(json)
+    if not quiet:
+        _print_audit(result)
+
+
+def kernels(
+    name: Annotated[str, typer.Argument(help="One kernel, in full.")] = "",
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
+    """What each kernel is, its invariant law, its fields and its references."""
+    from langevin.core import kernel as core
+
+    try:
+        core.named(name or "sgld")
+    except ValueError as error:
+        fail(str(error))
+    chosen = {name.lower(): core.KERNELS[name.lower()]} if name else dict(sorted(core.KERNELS.items()))
+    rows = {n: _kernel_row(n, cls) for n, cls in chosen.items()}
+    if json:
+        write_json(json, rows)
+    if quiet:
+        return
+    console = Console()
+    if not name:
+        table = Table("kernel", "what it is", "what it converges to", box=None, pad_edge=False, header_style="bold")
+        for n, row in rows.items():
+            table.add_row(n, row["summary"], row["law"])
+        console.print(table)
+        return
+    row = rows[name.lower()]
+    console.print(f"[bold]{name.lower()}[/bold]: {row['summary']}\nconverges to: {row['law']}\n")
+    table = Table("field", "default", "meaning", box=None, pad_edge=False, header_style="bold")
+    for field in core.describe(chosen[name.lower()]):
+        table.add_row(field.name, row["fields"][field.name]["default"], field.words)
+    console.print(table)
+    console.print("\n" + "\n".join(row["references"]))
+
+
+def _print_audit(result) -> None:
+    console, body = Console(), result.as_dict()
+    console.print(f"[bold]{result.kernel}[/bold] claims: {result.law}\n", highlight=False)
+    table = Table(*body["table"][0], box=None, pad_edge=False, header_style="bold")
+    for row in body["table"]:
+        table.add_row(*map(str, row.values()))
+    console.print(table, highlight=False)
+    figures, where = body["figures"], body["provenance"]
+    if "cost_time" in figures:
+        console.print(
+            f"\ncost of a step: {figures['cost_grad']:g} gradients, {figures['cost_time']:.2f}× the time of SGLD's"
+        )
+    colour = {"passed": "green", "as claimed": "yellow"}.get(result.outcome, "red")
+    console.print(f"\n[{colour}]{result.outcome}[/{colour}] {result.verdict}", highlight=False)
+    console.print(f"\n[dim]{result.name}, seed {where['seed']}, {where['device']}, {where['seconds']} s[/dim]")
+
+
+def _kernel_row(name: str, cls: type) -> dict:
+    from langevin.core import kernel as core
+    from langevin.core.record import show
+
+    fields = {
+        f.name: {"default": "required" if f.default is dataclasses.MISSING else show(f.default), "meaning": f.words}
+        for f in core.describe(cls)
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a wrong law is said in the table
+            law = cls().law().words
+    except TypeError:  # a kernel made of a kernel has no law of its own
+        law = "that of its inner kernel"
+    return dict(summary=core.summary(cls), law=law, fields=fields, references=core.references(cls))
+
+
+def cite(
+    name: Annotated[str, typer.Argument(help="A kernel; langevin itself if left out.")] = "",
+    json: Json = None,
+    quiet: Quiet = False,
+) -> None:
+    """What to cite: the papers a kernel comes from, and this library."""
+    from langevin import __version__
+    from langevin.core import kernel as core
+
+    try:
+        papers = core.references(core.named(name)) if name else []
+    except ValueError as error:
+        fail(str(error))
+    entries = [*papers, f"langevin {__version__}: Bayesian computation for deep learning in JAX (software)."]
+    if json:
+        write_json(json, entries)
+    if not quiet:
+        print("\n".join(entries))

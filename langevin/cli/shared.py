@@ -1,0 +1,39 @@
+"""What the commands share: their common flags, one sentence for a mistake, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Size = Annotated[str, typer.Option(help="cpu, gpu or quick.")]
+Figure = Annotated[Path | None, typer.Option(help="Draw the figure to this .png or .svg file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Data = Annotated[str | None, typer.Option(help="A table in place of the usual one, by name or path.")]
+
+
+def options(words: list[str]) -> dict[str, str]:
+    """--name value and --name=value, as left over by the parser."""
+    options, rest = {}, list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or ("=" not in word and not rest):
+            fail(f"{word!r} is no option with a value; kernel options are --name value.")
+        name, _, value = word[2:].partition("=")
+        options[name.replace("-", "_")] = value if "=" in word else rest.pop(0)
+    return options
+
+
+def write_json(path: Path, body) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+
+
+def fail(sentence: str) -> NoReturn:
+    Console(stderr=True).print(f"langevin: {sentence}", highlight=False, markup=False)
+    raise SystemExit(2)

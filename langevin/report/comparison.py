@@ -1,0 +1,65 @@
+"""Two models side by side: scores of rows held out, and of training rows as if each had been left out."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from langevin.core.store import StoreError
+from langevin.diagnostics import calibration, compare
+from langevin.report.facts import Facts
+from langevin.report.scores import row_nll
+
+ROWS = 5000  # training rows that are scored, at most
+HEAVY = 0.7  # Pareto's k above which a left-out density is not to be trusted
+FILE = "scores.npz"
+
+
+def write(folder: Path, facts: Facts, estimator: Any, X: Any, y: np.ndarray) -> None:
+    """Scores of every row, for `compared`."""
+    found: dict[str, Any] = dict(nll=-row_nll(facts, facts.said), test=_print(facts.y))
+    if facts.task == "regression":
+        found["crps"] = -calibration.crps_mixture(facts.y, facts.said.mean, facts.said.std, each=True)
+    index = np.linspace(0, len(y) - 1, min(ROWS, len(y))).round().astype(int)
+    each = estimator.log_likelihood(X.iloc[index], y[index])
+    found |= dict(waic=compare.waic(each), train=_print(np.asarray(y)))
+    with contextlib.suppress(ImportError):  # without ArviZ there is WAIC alone
+        found["loo"], found["k"] = compare.loo(each)
+    np.savez(folder / FILE, **found)
+
+
+def compared(first: Path, second: Path) -> list[dict[str, Any]]:
+    """A row for every score that both models have on the same rows; larger is better in all of them."""
+    a, b = _read(first), _read(second)
+    rows = []
+    for score, name, rows_of in (
+        ("nll", "log score", "test"), ("crps", "−CRPS", "test"), ("loo", "PSIS-LOO", "train"), ("waic", "WAIC", "train")
+    ):  # fmt: skip
+        if score not in a or score not in b or str(a[rows_of]) != str(b[rows_of]):
+            continue
+        gap = compare.difference(a[score], b[score])
+        heavy = [float(np.mean(m["k"] > HEAVY)) for m in (a, b)] if score == "loo" else [0.0]
+        notes = [f"PSIS-LOO: k is above {HEAVY} for {max(heavy):.0%} of rows; trust the rows held out more."]
+        rows.append(
+            dict(score=name, first=float(a[score].mean()), second=float(b[score].mean()), difference=gap.mean)
+            | dict(stderr=gap.stderr, better=gap.better, notes=notes if max(heavy) > 0.01 else [])
+        )
+    if not rows:
+        raise ValueError(f"compare: {first} and {second} have no rows in common; fit both to one table with one seed.")
+    return rows
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(np.load(folder / FILE))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"compare: {folder} holds no scores ({error}); `langevin fit --out` writes them.") from None
+
+
+def _print(y: np.ndarray) -> str:
+    """A fingerprint of targets, in their order."""
+    return hashlib.sha256("\n".join(map(str, np.asarray(y).tolist())).encode()).hexdigest()

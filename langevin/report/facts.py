@@ -1,0 +1,71 @@
+"""What a report is made of: numbers and words alone, so that a page never looks into a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from langevin.diagnostics.convergence import Diagnosis
+
+
+@dataclass(frozen=True)
+class Said:
+    """Predictions of rows, draw by draw: a Gaussian's moments (draw, n), or probabilities (draw, n, class)."""
+
+    mean: np.ndarray | None = None
+    std: np.ndarray | None = None
+    proba: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a fit and of its predictions for rows it has not seen.
+
+    name: of the data
+    task, target, classes: what is predicted; classes None in regression
+    y: of the test rows, in the target's unit, or the places of labels in `classes`
+    said: predictions of the test rows by the posterior, draws of all good chains pooled
+    start: by the deep ensemble the chains started from, a member for a draw; None where there was none
+    data, model: what to tell of them, in order: {"rows": "442", …}
+    notes: what was done to the data, sentences
+    chains: a few numbers followed through sampling, {name: (chain, draw)}; the log density is the first
+    energy_error: (chain, draw), None where the kernel has none
+    diagnosis: convergence of predictions, and its warnings
+    known: epistemic uncertainty of held-out rows of the training data (n,), that the threshold was taken from
+    strange: epistemic uncertainty of made-up rows (n,), each feature drawn apart from the others
+    threshold: above it a row counts as unlike the training data
+    law: what the kernel converges to, in words; law_kind "exact", "order" or "wrong"
+    audit: rows of the kernel's audit, {"target": …, "verdict": …}, and `audit_outcome` in words; empty if not audited
+    provenance: seed, versions, device, seconds …, in order
+    references: what to cite, in order
+    error: Monte Carlo error of the predicted means over the predictive standard deviation, a number for each of some
+        rows, from the differences between chains; None with one chain
+    draws_wanted: more than there are when sampling was stopped early
+    """
+
+    name: str
+    task: Literal["regression", "classification"]
+    target: str
+    classes: tuple[str, ...] | None
+    y: np.ndarray
+    said: Said
+    start: Said | None
+    data: dict[str, str]
+    model: dict[str, str]
+    notes: tuple[str, ...]
+    chains: dict[str, np.ndarray]
+    energy_error: np.ndarray | None
+    diagnosis: Diagnosis
+    known: np.ndarray
+    strange: np.ndarray
+    threshold: float
+    law: str
+    law_kind: str
+    audit: tuple[dict[str, Any], ...] = ()
+    audit_outcome: str = ""
+    provenance: dict[str, str] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
+    error: np.ndarray | None = None
+    draws_wanted: int = 0

@@ -1,0 +1,156 @@
+"""From a fitted estimator and rows it has not seen to the facts of a report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from langevin.core import kernel as kernels
+from langevin.core import tree
+from langevin.core.record import is_record
+from langevin.core.types import Law
+from langevin.diagnostics.convergence import diagnose
+from langevin.estimators.network import NetworkEstimator
+from langevin.report.facts import Facts, Said
+
+ROWS = 2000  # test rows a report looks at, at most
+FOLLOWED = 3  # of them, followed through the chains
+WATCHED = 50  # of them, whose convergence is judged
+
+
+def gather(
+    estimator: NetworkEstimator, X: Any, y: np.ndarray, *, name: str, target: str, notes: tuple[str, ...] = ()
+) -> Facts:
+    """Facts about an estimator, judged on rows (X, y) it has not seen."""
+    posterior, classes = estimator.posterior_, getattr(estimator, "classes_", None)
+    random = np.random.default_rng(0)
+    n_all, index = len(y), np.sort(random.permutation(len(y))[:ROWS])
+    X, y = _rows(X, index), np.asarray(y)[index]
+    y = y.astype(float) if classes is None else np.searchsorted(classes, y)
+    said = Said(**estimator.predictive(X))
+    watched = _rows(X, np.linspace(0, len(y) - 1, min(WATCHED, len(y))).round().astype(int))
+    followed = estimator.followed(watched)
+    info = posterior.info
+    law, name_of, shown, references = _kernel(posterior.kernel)
+    audit = _audit(name_of)
+    return Facts(
+        name=name,
+        task=estimator.task,
+        target=target,
+        classes=None if classes is None else tuple(map(str, classes)),
+        y=y,
+        said=said,
+        start=Said(**estimator.predictive(X, start=True)),
+        data=_data(estimator, n_all),
+        model=_model(estimator, shown),
+        notes=(*notes, *estimator.columns_.notes()),
+        chains=_chains(info, followed, estimator.task),
+        energy_error=np.asarray(info.energy_error) if np.any(np.asarray(info.energy_error)) else None,
+        diagnosis=diagnose({"predictions": followed, "log density": np.asarray(info.log_density)}, info),
+        known=estimator.epistemic_,
+        strange=np.asarray(estimator.uncertainty(_strangers(X, random)).epistemic),
+        threshold=estimator.threshold_,
+        law=law.words,
+        law_kind=law.kind,
+        audit=tuple(audit.get("table", ())),
+        audit_outcome=audit.get("verdict", ""),
+        provenance=_provenance(estimator),
+        references=references,
+        error=_error(estimator, watched, followed),
+        draws_wanted=estimator.plan_.draws,
+    )
+
+
+def _rows(X: Any, index: np.ndarray) -> Any:
+    return X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
+
+
+def _strangers(X: Any, random: np.random.Generator) -> Any:
+    """Rows whose features come from different rows each: every value is usual, their company is not."""
+    if hasattr(X, "columns"):
+        return X.apply(lambda column: column.sample(frac=1, random_state=random).to_numpy())
+    return random.permuted(np.asarray(X), axis=0)
+
+
+def _kernel(kernel: Any) -> tuple[Law, str, str, tuple[str, ...]]:
+    """The law, the name, the settings and the references of a kernel; one that was loaded as text has no law."""
+    if isinstance(kernel, str):
+        return Law("unknown", 0.0, None, "not known: the kernel was saved as text only"), "", kernel, ()
+    inner = kernel.kernel if isinstance(kernel, kernels.PerChain) else kernel
+    return kernel.law(), type(inner).__name__, _shown(inner), tuple(kernels.references(type(inner)))
+
+
+def _shown(kernel: Any) -> str:
+    """A kernel's fields in short: numbers that differ from chain to chain by their median, others by kind."""
+
+    def short(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        return f"{np.median(value):.3g}" if np.ndim(value) < 2 and np.size(value) else type(value).__name__
+
+    numbers = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
+    said = ", ".join(f"{k} {short(v) if not is_record(v) else type(v).__name__}" for k, v in numbers.items())
+    return f"{type(kernel).__name__}: {said}"
+
+
+def _audit(name: str) -> dict[str, Any]:
+    """The kernel's recorded audit (`langevin audit --all`), as packaged or in the checkout."""
+    places = (resources.files("langevin.report") / "audit.json", Path(__file__).parents[2] / "docs" / "audit.json")
+    found = next((p for p in places if p.is_file()), None)
+    return json.loads(found.read_text(encoding="utf-8")).get(name.lower(), {}) if found else {}
+
+
+def _chains(info: Any, followed: np.ndarray, task: str) -> dict[str, np.ndarray]:
+    """The log density, and predictions of a few rows."""
+    what = "mean" if task == "regression" else "probability of the last class"
+    at = np.linspace(0, followed.shape[2] - 1, min(FOLLOWED, followed.shape[2])).round().astype(int)
+    return {"log density": np.asarray(info.log_density)} | {
+        f"test row {i + 1}, {what}": followed[:, :, i] for i in dict.fromkeys(at.tolist())
+    }
+
+
+def _error(estimator: NetworkEstimator, X: Any, followed: np.ndarray) -> np.ndarray | None:
+    """The standard error of what chains say on average, over the standard deviation of the answer."""
+    alive = np.delete(followed, list(estimator.posterior_.diverged), axis=0).mean(axis=1)
+    if len(alive) < 2:
+        return None
+    mean = alive.mean(axis=0)
+    variance = estimator.uncertainty(X).total if estimator.task == "regression" else np.maximum(mean * (1 - mean), 0.01)
+    return np.asarray(alive.std(axis=0, ddof=1) / np.sqrt(len(alive) * np.asarray(variance)))
+
+
+def _data(estimator: NetworkEstimator, n_test: int) -> dict[str, str]:
+    said = {"rows to train": f"{estimator.n_rows_:,}", "rows held out in fit": f"{len(estimator.epistemic_):,}"}
+    said |= {"rows to test": f"{n_test:,}", "columns": f"{estimator.n_features_in_:,}"}
+    return said | {"inputs of the network": f"{len(estimator.columns_.names):,}"}
+
+
+def _model(estimator: NetworkEstimator, kernel: str) -> dict[str, str]:
+    one = jax.tree.map(lambda u: np.asarray(u)[0], estimator.start_)
+    hidden = " × ".join(map(str, estimator.hidden)) or "none"
+    network = (
+        f"{estimator.activation}, hidden layers {hidden}" if estimator.network is None else repr(estimator.network)
+    )
+    chains, draws = estimator.posterior_.info.ok.shape
+    return {
+        "network": network,
+        "weights sampled": f"{tree.size(one):,}",
+        "prior": f"normal, standard deviation {estimator.prior}",
+        "plan": str(estimator.plan) if isinstance(estimator.plan, str) else "of its own",
+        "kernel": kernel,
+        "chains × draws": f"{chains} × {draws}, {estimator.plan_.thin} steps apart",
+    }
+
+
+def _provenance(estimator: NetworkEstimator) -> dict[str, str]:
+    known = estimator.posterior_.provenance
+    seconds = getattr(estimator, "seconds_", known.seconds)
+    said = {"seed": str(estimator.seed_), "device": known.device, "seconds": f"{seconds:.1f}"}
+    said |= {"gradients while sampling": f"{known.n_grad:,}"}
+    return said | {k: v for k, v in known.versions.items()} | ({"commit": known.git} if known.git else {})

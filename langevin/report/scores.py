@@ -1,0 +1,115 @@
+"""The numbers a report quotes: scores of predictions, shares that chance alone explains, worst R̂ and least ESS."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import binom, norm
+
+from langevin.diagnostics import calibration as cal
+from langevin.diagnostics.convergence import Diagnosis
+from langevin.report.facts import Facts, Said
+
+PAIRS = 1e8  # CRPS takes draws² · rows evaluations: draws are thinned above this
+COVERAGE = "90 % coverage"
+BETTER = {"RMSE": -1, "NLL": -1, "CRPS": -1, COVERAGE: 0, "Accuracy": 1, "Brier": -1, "ECE": -1}
+"""Which way a score is better: −1 lower, 1 higher, 0 nearer to what was stated."""
+
+
+def scores(facts: Facts, said: Said) -> dict[str, float]:
+    """Scores of the test rows by name, in the order they are shown."""
+    y = facts.y
+    if facts.task == "regression":
+        most = int(np.clip(np.sqrt(PAIRS / max(len(y), 1)), 32, 256))
+        return {
+            "RMSE": cal.rmse(y, said.mean),
+            "NLL": cal.nll_gaussian(y, said.mean, said.std),
+            "CRPS": cal.crps_mixture(y, said.mean, said.std, max_draws=most),
+            COVERAGE: float(np.mean(centred(facts, said) <= 0.9)),
+        }
+    p = average(said)
+    return {
+        "Accuracy": cal.accuracy(y, p),
+        "NLL": cal.nll_categorical(y, p),
+        "Brier": cal.brier(y, p),
+        "ECE": cal.ece(y, p),
+    }
+
+
+def average(said: Said) -> np.ndarray:
+    """Probabilities averaged over draws, (n, class)."""
+    return np.asarray(said.proba, float).mean(axis=0)
+
+
+def centred(facts: Facts, said: Said) -> np.ndarray:
+    """The probability of the smallest central interval that holds each observed value, |2 PIT − 1|.
+
+    A value lies inside the central interval of probability p when this is at most p: coverage at every level from one
+    pass over the draws.
+    """
+    return np.abs(2 * cal.pit(facts.y, said.mean, said.std) - 1)
+
+
+def row_nll(facts: Facts, said: Said) -> np.ndarray:
+    """Negative log score of each test row; finite, also where a label was held impossible."""
+    if facts.task == "regression":
+        return cal.nll_gaussian(facts.y, said.mean, said.std, each=True)
+    p = average(said)[np.arange(len(facts.y)), facts.y]
+    return -np.log(np.maximum(p, np.finfo(float).tiny))
+
+
+class Gap(NamedTuple):
+    """Mean of posterior's NLL minus the start's over the same rows, and its standard error."""
+
+    mean: float
+    stderr: float
+
+
+def gap(facts: Facts) -> Gap | None:
+    """How much worse (above 0) or better the posterior is than the deep ensemble it started from."""
+    if facts.start is None:
+        return None
+    d = row_nll(facts, facts.said) - row_nll(facts, facts.start)
+    stderr = float(d.std(ddof=1) / np.sqrt(len(d))) if len(d) > 1 else float("nan")
+    return Gap(float(d.mean()), stderr)
+
+
+def chance(n: int, p: float, level: float = 0.95) -> tuple[float, float]:
+    """Shares of n rows that chance alone gives in so many of all cases when the true one is p."""
+    low, high = binom.interval(level, n, p)
+    return float(low) / n, float(high) / n
+
+
+def chance_of(p: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """The same for events of unequal probabilities p; by the normal law, cut to [0, 1]."""
+    p = np.asarray(p, float)
+    reach = norm.ppf((1 + level) / 2) * np.sqrt(np.sum(p * (1 - p))) / len(p)
+    return float(max(p.mean() - reach, 0.0)), float(min(p.mean() + reach, 1.0))
+
+
+class Mixing(NamedTuple):
+    """Worst R̂ and least ESS; NaN where none is known. `unknown` of `entries` have no R̂."""
+
+    rhat: float
+    bulk: float
+    tail: float
+    entries: int
+    unknown: int
+
+
+def mixing(diagnosis: Diagnosis, prefix: str = "predictions") -> Mixing:
+    """Over all quantities whose name starts with `prefix`."""
+    join = lambda of: np.concatenate(
+        [np.ravel(v) for name, v in of.items() if name.startswith(prefix)] or [np.zeros(0)]
+    )
+    rhat, bulk, tail = (np.asarray(join(of), float) for of in (diagnosis.rhat, diagnosis.ess_bulk, diagnosis.ess_tail))
+    known = lambda v, of: float(of(v[~np.isnan(v)])) if (~np.isnan(v)).any() else float("nan")
+    return Mixing(known(rhat, np.max), known(bulk, np.min), known(tail, np.min), rhat.size, int(np.isnan(rhat).sum()))
+
+
+def chains_and_draws(facts: Facts) -> tuple[int, int]:
+    """Chains, those that diverged among them, and draws of each."""
+    shapes = [np.shape(x)[:2] for x in facts.chains.values()]
+    n, draws = shapes[0] if shapes else (0, len(next(v for v in (facts.said.mean, facts.said.proba) if v is not None)))
+    return max(n, 1 + max(facts.diagnosis.divergent, default=-1)), draws

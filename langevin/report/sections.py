@@ -1,0 +1,192 @@
+"""Sections of any task: the data and the model, kinds of uncertainty, the ensemble, strangers, and provenance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from langevin.diagnostics.uncertainty import Split, entropies, variances
+from langevin.report.facts import Facts
+from langevin.report.markup import (
+    MINUS,
+    count,
+    definitions,
+    esc,
+    listed,
+    number,
+    pair,
+    percent,
+    section,
+    several,
+    short,
+    table,
+    words,
+)
+from langevin.report.plot import Axis, Chart, bins, spread
+from langevin.report.scores import BETTER, COVERAGE, average, gap, row_nll
+
+TARGET = 22  # letters of its name on an axis
+NUMBERS = 20_000_000  # probabilities split at a time, for the sake of memory: of more, draws are thinned
+ROWS = 150  # drawn of the test rows
+STDERRS = 2.0  # a difference of more is called clear
+
+
+def data(facts: Facts) -> str:
+    parts = [pair(definitions(facts.data, "Data"), definitions(facts.model, "Model"))]
+    if facts.notes:
+        parts.append("<h3>What was done to the data</h3>" + listed(facts.notes))
+    return section("data", "Data and model", "What was learnt from, and what was fitted to it.", *parts)
+
+
+def uncertainty(facts: Facts) -> str:
+    regression = facts.task == "regression"
+    if regression:
+        split, key = variances(facts.said.mean, facts.said.std), facts.said.mean.mean(axis=0)
+        rows_label, whole = "Test rows, from the lowest prediction to the highest", "variance"
+        noise, about = "noise in the data (aleatoric)", "Noise in the data (aleatoric) stays however much is learnt."
+    else:
+        proba = np.asarray(facts.said.proba)
+        draws = spread(len(proba), max(64, NUMBERS // proba[0].size))
+        split, key = entropies(proba[draws]), average(facts.said).max(axis=1)
+        rows_label, whole = "Test rows, from the least sure to the surest", "entropy"
+        noise, about = (
+            "classes overlap (aleatoric)",
+            "Classes that overlap (aleatoric) stay hard however much is learnt.",
+        )
+    order = np.argsort(key, kind="stable")
+    rows = order[spread(len(order), ROWS)]
+    aleatoric, epistemic = (np.sqrt(v[rows]) if regression else v[rows] for v in (split.aleatoric, split.epistemic))
+    at = np.arange(1, len(rows) + 1)
+    parts = Chart(
+        "Two parts of the uncertainty",
+        Axis.whole(rows_label, 0.5, len(rows) + 0.5),
+        Axis.over(
+            f"Std. deviation ({short(facts.target, TARGET)})" if regression else "Entropy (nats)",
+            aleatoric,
+            epistemic,
+            zero=True,
+        ),
+    )
+    parts.points(at, aleatoric, "a", noise, size=2.8)
+    parts.points(at, epistemic, "b", "not knowing the model (epistemic)", size=2.8)
+    overall, hist = _epistemic_share(split, whole)
+    return section(
+        "uncertainty",
+        "Where the uncertainty comes from",
+        f"{about} The epistemic part is disagreement between draws: more data like these rows would shrink it. "
+        f"It makes up <strong>{esc(percent(overall))}</strong> of the {whole}.",
+        pair(parts.html(), hist.html()),
+    )
+
+
+def _epistemic_share(split: Split, whole: str) -> tuple[float, Chart]:
+    share = np.divide(split.epistemic, split.total, out=np.zeros_like(split.total), where=split.total > 0)
+    total = split.total.sum()
+    overall = float(split.epistemic.sum() / total) if total > 0 else 0.0
+    edges = bins(share, about=20)
+    size = np.histogram(share, edges)[0] / len(share)
+    chart = Chart(
+        f"Epistemic share of the {whole}, row by row",
+        Axis.share(f"Epistemic share of the {whole}", float(edges[0]), float(edges[-1])),
+        Axis.share("Share of test rows", 0.0, 1.08 * float(size.max())),
+        f"Overall {percent(overall)}.",
+    )
+    return overall, chart.bars(edges[:-1], edges[1:], size, "b", "test rows").rule(
+        x=overall, name=f"overall: {percent(overall)}"
+    )
+
+
+def ensemble(facts: Facts, own: dict[str, float], other: dict[str, float] | None) -> str:
+    title = "Compared with the deep ensemble"
+    if facts.start is None or other is None:
+        return section(
+            "ensemble", title, "There was no deep ensemble to start from, so there is nothing to compare with."
+        )
+    rows = [(name, *_compared(name, own[name], other[name])) for name in own]
+    head = ("Score", "Posterior", "Ensemble", "Difference", "Better")
+    found, d = gap(facts), row_nll(facts, facts.said) - row_nll(facts, facts.start)
+    assert found is not None
+    clear = abs(found.mean) > STDERRS * found.stderr
+    verb = ("lower" if found.mean < 0 else "higher") if clear else "not clearly different"
+    by = f" by {number(abs(found.mean))}" if clear else f": the difference is {number(found.mean)}"
+    told = f"NLL of the posterior is {verb}{by} (standard error {number(found.stderr, 2)}, over the same rows)."
+    reach = np.quantile(d, [0.01, 0.99])
+    shown = np.clip(d, *reach)
+    edges = bins(shown, [0.0])
+    size = np.histogram(shown, edges)[0]
+    chart = Chart(
+        "Difference in NLL, row by row",
+        Axis("Posterior minus ensemble (below 0: posterior better)", float(edges[0]), float(edges[-1])),
+        Axis.whole("Test rows", 0, 1.05 * float(size.max())),
+        f"The posterior is better in {percent(float(np.mean(d < 0)), 0)} of the rows.",
+    )
+    left = edges[:-1] < -1e-12 * np.ptp(edges)
+    chart.bars(edges[:-1][left], edges[1:][left], size[left], "a", f"posterior better ({count(int((d < 0).sum()))})")
+    chart.bars(edges[:-1][~left], edges[1:][~left], size[~left], "b", f"ensemble better ({count(int((d > 0).sum()))})")
+    members = len(next(v for v in (facts.start.mean, facts.start.proba) if v is not None))
+    return section(
+        "ensemble",
+        title,
+        f"The chains started from a deep ensemble of {several(members, 'network')}, trained without sampling. "
+        "Sampling should make its predictions better, or at least no worse.",
+        pair(table(head, rows, "Scores of the test rows", text=(0, 4)) + words(told), chart.html()),
+    )
+
+
+def _compared(name: str, own: float, other: float) -> tuple[str, str, str, str]:
+    """Both scores, their difference and whose is better."""
+    form = percent if name in (COVERAGE, "Accuracy") else lambda v: number(v, 4)
+    difference = own - other
+    sign = "+" if difference > 0 else MINUS if difference < 0 else ""
+    size = percent(abs(difference)) if name in (COVERAGE, "Accuracy") else number(abs(difference))
+    lead = BETTER[name] * difference if BETTER[name] else abs(other - 0.9) - abs(own - 0.9)
+    better = "posterior" if lead > 1e-12 else "ensemble" if lead < -1e-12 else "equal"
+    return form(own), form(other), f"{sign}{size}", better
+
+
+def strangers(facts: Facts) -> str:
+    title = "Rows unlike the training data"
+    known, strange = (np.asarray(v, float)[np.isfinite(v)] for v in (facts.known, facts.strange))
+    if not known.size or not strange.size:
+        return section("strangers", title, "Too few rows were held out of the training data to look at this.")
+    reach = float(np.quantile(np.concatenate([known, strange]), 0.98))
+    reach = max(reach, 1.1 * facts.threshold) if np.isfinite(facts.threshold) else reach
+    edges = bins(np.minimum(known, reach), np.minimum(strange, reach), [0.0], about=20)
+    step = edges[1] - edges[0]
+    sizes = [np.histogram(np.minimum(v, edges[-1]), edges)[0] / v.size for v in (known, strange)]
+    above = [float(np.mean(v > facts.threshold)) if np.isfinite(facts.threshold) else np.nan for v in (known, strange)]
+    chart = Chart(
+        "Epistemic uncertainty of known and of made-up rows",
+        Axis("Epistemic uncertainty", float(edges[0]), float(edges[-1])),
+        Axis.share("Share of rows", 0.0, 1.08 * float(max(s.max() for s in sizes))),
+        f"{percent(above[0])} of the known rows and {percent(above[1])} of the made-up rows lie above the threshold.",
+    )
+    middle = (edges[:-1] + edges[1:]) / 2
+    chart.bars(edges[:-1] + 0.06 * step, middle, sizes[0], "a", "held-out rows")
+    chart.bars(middle, edges[1:] - 0.06 * step, sizes[1], "b", "made-up rows")
+    chart.rule(x=facts.threshold, name="threshold")
+    rows = [
+        ("held-out rows", count(known.size), number(float(np.median(known))), percent(above[0])),
+        ("made-up rows", count(strange.size), number(float(np.median(strange))), percent(above[1])),
+    ]
+    head = ("", "Rows", "Median", "Above threshold")
+    beyond = int(sum((v > edges[-1]).sum() for v in (known, strange)))
+    far = (
+        f"{several(beyond, 'row')} further to the right {'is' if beyond == 1 else 'are'} counted in the last bar."
+        if beyond
+        else ""
+    )
+    told = f"The threshold is {number(facts.threshold)}. A new row above it counts as unlike the training data. {far}"
+    return section(
+        "strangers",
+        title,
+        "Made-up rows draw each feature apart from the others, so that they look right one by one and wrong together. "
+        "Strangers are noticed where many of these, and few of the held-out rows, lie above the threshold.",
+        pair(chart.html(), table(head, rows, "Share above the threshold") + words(told)),
+    )
+
+
+def provenance(facts: Facts) -> str:
+    parts = [definitions(facts.provenance)] if facts.provenance else []
+    if facts.references:
+        parts.append("<h3>Please cite</h3>" + listed(facts.references, "cite"))
+    return section("provenance", "Provenance", "What is needed to get the same figures again.", *parts)

@@ -1,0 +1,210 @@
+"""From a file to a model, predictions, a report and a comparison; and every way to get it wrong."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from langevin.cli import app, main, models
+from langevin.core.types import Run
+from langevin.report.live import Live
+
+runner = CliRunner()
+SHORT = ["--kernel", "sgld", "--step-size", "1e-6", "--draws", "4", "--chains", "2", "--hidden", "4"]
+
+
+def table(path, n=80):
+    random = np.random.default_rng(0)
+    x = random.normal(size=n)
+    frame = pd.DataFrame(dict(x=x, kind=random.choice(["a", "b"], n), y=2 * x + 0.1 * random.normal(size=n)))
+    frame.loc[3, "x"] = np.nan
+    frame.to_csv(path, index=False)
+    return str(path)
+
+
+def call(*words, code=0):
+    out = runner.invoke(app, [str(w) for w in words])
+    assert out.exit_code == code, out.output + repr(out.exception)
+    return out
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fit")
+    data = table(folder / "t.csv")
+    out = call("fit", data, "--target", "y", *SHORT, "--out", folder / "a", "--report", folder / "r.html",
+               "--json", folder / "f.json")  # fmt: skip
+    return folder, data, out.output
+
+
+def test_fit_says_what_it_did(fitted):
+    folder, _, said = fitted
+    assert "The column y holds numbers: this is regression." in said
+    assert "on rows not seen" in said
+    body = json.loads((folder / "f.json").read_text())
+    assert body["name"] == "fit"
+    assert {"rmse", "nll", "crps", "coverage90", "rhat", "ess"} <= set(body["figures"])
+    assert body["figures"]["rmse"] < 1
+    page = (folder / "r.html").read_text()
+    assert 'id="verdict"' in page
+    assert 'id="audit"' in page
+    assert "sgld: samples p as h → 0" in page  # its recorded audit
+
+
+def test_predict_writes_what_is_asked_for(fitted):
+    folder, data, _ = fitted
+    call("predict", folder / "a", data, "--out", folder / "p.csv", "--quantiles", "0.1,0.5,0.9")
+    frame = pd.read_csv(folder / "p.csv")
+    assert list(frame.columns) == ["mean", "std", "q0.1", "q0.5", "q0.9", "aleatoric", "epistemic", "outlier"]
+    assert len(frame) == 80
+    y = pd.read_csv(data)["y"]
+    assert np.corrcoef(frame["mean"], y)[0, 1] > 0.9
+    call("predict", folder / "a", data, "--out", folder / "p.parquet", "--quiet")
+    pd.testing.assert_series_equal(pd.read_parquet(folder / "p.parquet")["mean"], frame["mean"])
+    assert call("predict", folder / "a", data).stdout.startswith("mean,std,")
+
+
+def test_report_is_written_again(fitted):
+    folder, _, _ = fitted
+    call("report", folder / "a", "--out", folder / "again.html")
+    first, again = (folder / "r.html").read_text(), (folder / "again.html").read_text()
+    assert abs(len(first) - len(again)) < 0.01 * len(first)
+    assert again.count("<section") == first.count("<section")
+
+
+def test_compare_names_the_better_model(fitted):
+    folder, data, _ = fitted
+    call("fit", data, *SHORT, "--plan", "mile", "--out", folder / "b", "--seed", "0", "--hidden", "2", "--quiet")
+    out = call("compare", folder / "a", folder / "b", "--json", folder / "c.json")
+    body = json.loads((folder / "c.json").read_text())
+    assert [row["score"] for row in body["table"]] == ["log score", "−CRPS", "PSIS-LOO", "WAIC"]
+    assert all(row["better"] in ("first", "second", "neither") for row in body["table"])
+    assert "log score" in out.output
+    same = call("compare", folder / "a", folder / "a", "--json", folder / "d.json")
+    assert "neither" in same.output
+    assert all(row["difference"] == 0 for row in json.loads((folder / "d.json").read_text())["table"])
+
+
+def test_an_interrupted_fit_goes_on(fitted, monkeypatch):
+    folder, data, _ = fitted
+
+    class Press:
+        """Ctrl-C after the first chunk."""
+
+        def __call__(self, done, *rest):
+            if done > 0:
+                raise KeyboardInterrupt
+            return rest[:3]
+
+        def end(self):
+            pass
+
+    monkeypatch.setattr(models, "_shown", lambda name, console: Press())
+    out = call("fit", data, *SHORT, "--out", folder / "i", "--live")
+    assert "interrupted after 1 of 4 draws: add --resume" in out.output.replace("\n", " ")
+    done = call("fit", data, "--resume", "--out", folder / "i")
+    assert "interrupted" not in done.output
+    call("fit", data, "--resume", "--out", folder / "i", code=2)
+    from langevin.estimators.files import load
+
+    assert load(folder / "i").posterior_.info.ok.shape == (2, 4)
+
+
+def test_classes_are_guessed_and_predicted(fitted):
+    folder, _, _ = fitted
+    frame = pd.read_csv(folder / "t.csv").drop(columns="kind")
+    frame["y"] = np.where(frame["y"] > 0, "up", "down")
+    frame.to_csv(folder / "c.csv", index=False)
+    out = call("fit", folder / "c.csv", *SHORT, "--out", folder / "c")
+    assert "2 labels: this is classification" in out.output
+    call("predict", folder / "c", folder / "c.csv", "--out", folder / "pc.csv")
+    said = pd.read_csv(folder / "pc.csv")
+    assert list(said.columns) == ["class", "p(down)", "p(up)", "aleatoric", "epistemic", "outlier"]
+    assert (said["class"] == frame["y"]).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "sentence"),
+    [
+        ("x,y\n1,2\n2,3\n3,4\n", ["--target", "z"], "has no column 'z': its columns are x, y"),
+        ("x,y\n1,2\n2,3\n", [], "has 2 rows of data"),
+        ("x,x,y\n1,2,3\n2,3,4\n3,4,5\n", [], "more than one column named 'x'"),
+        ("x,y\n1,2\ninf,3\n3,4\n", [], "column x, row 2: the value is infinite"),
+        ("x,e,y\n1,,2\n2,,3\n3,,4\n", [], "column e: every value is missing"),
+        ("x,y\n1,a\n2,b\n3,a\n", ["--task", "regression"], "column y, row 1: 'a' is no number"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--hidden", "4,x"], "--hidden is '4,x'"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--kernel", "sgld", "--speed", "3"], "SGLD has no option --speed; it has step_size"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--plan", "mild"], "there is no plan 'mild'"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--report", "r.txt"], "must end in .html"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--resume"], "--resume needs --out"),
+    ],
+)
+def test_mistakes_get_one_sentence(text, words, sentence, tmp_path, capsys, monkeypatch):
+    (tmp_path / "d.csv").write_text(text)
+    monkeypatch.setattr(sys, "argv", ["langevin", "fit", str(tmp_path / "d.csv"), *words])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert sentence in said
+    assert "Traceback" not in said
+
+
+def test_mistakes_about_models_get_one_sentence(fitted, tmp_path):
+    folder, data, _ = fitted
+    (tmp_path / "n.csv").write_text("x\n1\n")
+    for words, sentence in [
+        (["predict", tmp_path, data], "holds no saved estimator"),
+        (["predict", folder / "a", tmp_path / "n.csv"], "has no column 'kind', which the model was trained with"),
+        (["report", tmp_path], "holds no facts"),
+        (["compare", folder / "a", tmp_path], "holds no scores"),
+        (["fit", data, "--out", folder / "a"], "is not empty"),
+    ]:
+        out = runner.invoke(app, [str(w) for w in words])
+        said = (out.output + str(out.exception)).replace("\n", " ")
+        assert sentence in said
+
+
+def test_a_broken_file_ends_with_exit_code_2(tmp_path):
+    (tmp_path / "bad.parquet").write_bytes(b"no parquet")
+    done = subprocess.run(
+        [sys.executable, "-m", "langevin.cli", "fit", str(tmp_path / "bad.parquet")], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "cannot be read as Parquet" in done.stderr.replace("\n", " ")
+
+
+def test_cite_names_papers():
+    assert "Welling" in call("cite", "sgld").output
+    assert "langevin" in call("cite").output
+
+
+def test_live_serves_the_run_on_loopback():
+    live = Live("t<script>")
+    assert live.address.startswith("http://127.0.0.1:")
+    page = urllib.request.urlopen(live.address, timeout=5).read().decode()
+    assert "t&lt;script&gt;" in page
+    stream = urllib.request.urlopen(live.address + "stream", timeout=5)
+    assert "training and tuning" in stream.readline().decode()
+    stream.readline()
+
+    class Info:
+        ok, log_density = np.ones((2, 5), bool), np.arange(10.0).reshape(2, 5)
+
+    live(5, None, None, None, Run(None, {"x": np.zeros((2, 5, 1))}, Info()))
+    said = json.loads(stream.readline().decode().removeprefix("data: "))
+    assert said["words"].startswith("5 draws of 2 chains")
+    assert len(said["traces"]) == 2
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(live.address + "etc/passwd", timeout=5)
+    live.end()
+    stream.readline()
+    assert json.loads(stream.readline().decode().removeprefix("data: "))["ended"]
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(live.address, timeout=2)
