@@ -38,6 +38,7 @@ from langevin.tune.plan import PLANS, Plan, holding
 
 SMALL = 20_000  # rows up to which full gradients were the better use of the same number of examples
 CHEAP = 128_000  # rows × steps from a draw to the next, at which more of them cost little
+FEW = 10  # rows held out from which on training stops by them
 BLOCK = 256  # rows a prediction looks at together
 
 
@@ -72,6 +73,21 @@ class Weighted:
     def __call__(self, position, data):
         x, y, weight = data
         return weight * self.likelihood(position, (x, y))
+
+
+@record
+class HeldOut:
+    """The log likelihood of rows held out, by which training stops.
+
+    likelihood: of (x, y).
+    data: (x, y).
+    """
+
+    likelihood: Any
+    data: Any
+
+    def __call__(self, position):
+        return jnp.sum(self.likelihood(position, self.data))
 
 
 class NetworkEstimator(BaseEstimator):
@@ -148,7 +164,10 @@ class NetworkEstimator(BaseEstimator):
         self.seed_, self.n_rows_, self.plan_, began = seed, len(train), plan, time.perf_counter()
         k_starts, k_fit = jax.random.split(noise.key(seed))
         bar = (Progress(plan.draws),) if self.verbose else ()
-        start = plan.trained(jax.random.clone(k_fit), target, model.starts(k_starts, self.chains), visits=())
+        score = None
+        if len(held) >= FEW:
+            score = HeldOut(model.target.log_likelihood, (self.columns_.encoded(take(held)), numbers[held]))
+        start = plan.trained(jax.random.clone(k_fit), target, model.starts(k_starts, self.chains), score=score)
         self.posterior_ = plan.sampled(k_fit, target, start, visits=(*bar, *visits))
         self.start_, self.seconds_ = jax.tree.map(np.asarray, start), time.perf_counter() - began
         self._model_ = model

@@ -24,8 +24,7 @@ from langevin.diagnostics import calibration
 from langevin.samplers.cyclical import Cyclical
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.smile import SMILE
-from langevin.tune.plan import Last
-from langevin.tune.warm_start import warm_start
+from langevin.tune.warm_start import Last, warm_start
 from langevin.tune.whiten import whiten
 
 LABELS = {

@@ -16,6 +16,7 @@ from langevin.report.scores import row_nll
 
 ROWS = 5000  # training rows that are scored, at most
 HEAVY = 0.7  # Pareto's k above which a left-out density is not to be trusted
+WIDE = 0.4  # variance of a row's log likelihood above which WAIC is not
 FILE = "scores.npz"
 
 
@@ -26,7 +27,7 @@ def write(folder: Path, facts: Facts, estimator: Any, X: Any, y: np.ndarray) -> 
         found["crps"] = -calibration.crps_mixture(facts.y, facts.said.mean, facts.said.std, each=True)
     index = np.linspace(0, len(y) - 1, min(ROWS, len(y))).round().astype(int)
     each = estimator.log_likelihood(X.iloc[index], y[index])
-    found |= dict(waic=compare.waic(each), train=_print(np.asarray(y)))
+    found |= dict(waic=compare.waic(each), variance=np.var(each, axis=0), train=_print(np.asarray(y)))
     with contextlib.suppress(ImportError):  # without ArviZ there is WAIC alone
         found["loo"], found["k"] = compare.loo(each)
     np.savez(folder / FILE, **found)
@@ -42,15 +43,24 @@ def compared(first: Path, second: Path) -> list[dict[str, Any]]:
         if score not in a or score not in b or str(a[rows_of]) != str(b[rows_of]):
             continue
         gap = compare.difference(a[score], b[score])
-        heavy = [float(np.mean(m["k"] > HEAVY)) for m in (a, b)] if score == "loo" else [0.0]
-        notes = [f"PSIS-LOO: k is above {HEAVY} for {max(heavy):.0%} of rows; trust the rows held out more."]
+        notes = _doubts(score, a, b)
         rows.append(
             dict(score=name, first=float(a[score].mean()), second=float(b[score].mean()), difference=gap.mean)
-            | dict(stderr=gap.stderr, better=gap.better, notes=notes if max(heavy) > 0.01 else [])
+            | dict(stderr=gap.stderr, better=gap.better, notes=notes)
         )
     if not rows:
         raise ValueError(f"compare: {first} and {second} have no rows in common; fit both to one table with one seed.")
     return rows
+
+
+def _doubts(score: str, *models: dict[str, Any]) -> list[str]:
+    """Why a score is not to be trusted, if it is not."""
+    what, limit, name = {"loo": ("k", HEAVY, "PSIS-LOO: k"), "waic": ("variance", WIDE, "WAIC: the variance")}.get(
+        score, ("", 0.0, "")
+    )
+    share = max((float(np.mean(m[what] > limit)) for m in models if what in m), default=0.0)
+    told = f"{name} is above {limit} for {share:.0%} of rows; trust the rows held out more."
+    return [told] if share > 0.01 else []
 
 
 def _read(folder: Path) -> dict[str, Any]:

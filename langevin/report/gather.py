@@ -151,6 +151,7 @@ def _model(estimator: NetworkEstimator, kernel: str) -> dict[str, str]:
 def _provenance(estimator: NetworkEstimator) -> dict[str, str]:
     known = estimator.posterior_.provenance
     seconds = getattr(estimator, "seconds_", known.seconds)
-    said = {"seed": str(estimator.seed_), "device": known.device, "seconds": f"{seconds:.1f}"}
+    seed = estimator.random_state if isinstance(estimator.random_state, int) else estimator.seed_
+    said = {"seed": str(seed), "device": known.device, "seconds": f"{seconds:.1f}"}
     said |= {"gradients while sampling": f"{known.n_grad:,}"}
     return said | {k: v for k, v in known.versions.items()} | ({"commit": known.git} if known.git else {})

@@ -69,16 +69,16 @@ class Plan:
         k_train, k_sample = jax.random.clone(key), key
         return self.sampled(k_sample, target, self.trained(k_train, target, starts, visits=visits), visits=visits)
 
-    def trained(self, key: Key, target: Any, starts: PyTree, *, visits: tuple = ()) -> PyTree:
-        """The warm start: an ensemble of modes. One key serves this and `sampled`: each takes its own part of it."""
+    def trained(self, key: Key, target: Any, starts: PyTree, *, score: Any = None, visits: tuple = ()) -> PyTree:
+        """The warm start: an ensemble of modes, each where `score` of it was best if there is one.
+
+        One key serves this and `sampled`: each takes its own part of it.
+        """
         starts, target = place.shared(starts, target)
         small = replace(target, batch=min(self.ascent_batch, target.n), order="epoch")
-        how = dict(steps=self.ascent, optimiser=_adam(float(self.rate), self.ascent), chunk=max(self.ascent // 8, 1))
-        last = Last()
-        trained = warm_start(jax.random.split(key, 4)[0], small, starts, visits=(*visits, last), **how)
-        if last.done < self.ascent:
-            raise KeyboardInterrupt("plan: interrupted while training; nothing was sampled.")
-        return trained
+        chunk = max(self.ascent // (8 if score is None else 40), 1)
+        how = dict(steps=self.ascent, optimiser=_adam(float(self.rate), self.ascent), score=score, chunk=chunk)
+        return warm_start(jax.random.split(key, 4)[0], small, starts, visits=visits, **how)
 
     def sampled(self, key: Key, target: Any, trained: PyTree, *, visits: tuple = ()) -> Posterior:
         """The posterior from trained positions."""
@@ -94,16 +94,6 @@ class Plan:
     def sampling(self, target: Any) -> Any:
         """The target as the sampler looks at it."""
         return replace(target, batch=None if self.batch is None else min(self.batch, target.n))
-
-
-class Last:
-    """A visit that remembers how far a run has come."""
-
-    done = 0
-
-    def __call__(self, done, kernel, target, states, chunk):
-        self.done = done
-        return kernel, target, states
 
 
 @cache

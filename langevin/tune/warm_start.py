@@ -32,6 +32,16 @@ def nothing(state: State) -> tuple:
     return ()
 
 
+class Last:
+    """A visit that remembers how far a run has come."""
+
+    done = 0
+
+    def __call__(self, done, kernel, target, states, chunk):
+        self.done = done
+        return kernel, target, states
+
+
 class Best:
     """A visit that holds every chain's best position and stops when none improves."""
 
@@ -77,7 +87,7 @@ def warm_start(
     visits: tuple = (),
 ) -> PyTree:
     """Positions (chain, …) after an ascent of at most `steps` steps from each start."""
-    best = Best(score, patience)
+    best, last = Best(score, patience), Last()
     run(
         key,
         Ascend(optimiser),
@@ -86,6 +96,8 @@ def warm_start(
         draws=steps,
         chunk=chunk,
         keep=nothing,
-        visits=(best, *visits),
+        visits=(best, last, *visits),
     )
+    if last.done < steps and best.stale < patience and not visits:
+        raise KeyboardInterrupt("warm_start: interrupted; nothing was sampled.")
     return best.positions
