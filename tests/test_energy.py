@@ -148,9 +148,15 @@ def walled(x):
     return jnp.where(jnp.sum(x**2) < 36.0, -0.5 * jnp.sum(x**2), jnp.nan)
 
 
-def test_a_step_that_is_not_finite_is_undone(key):
+def cliff(x):
+    """The same with a fall of millions there."""
+    return -0.5 * jnp.sum(x**2) - 1e6 * jnp.maximum(jnp.linalg.norm(x) - 6.0, 0.0)
+
+
+@pytest.mark.parametrize("density", [walled, cliff])
+def test_a_step_over_a_wall_or_a_cliff_is_undone(key, density):
     """Position and evaluation go back together, the velocity is new, ε is 0.8 of what it was."""
-    kernel, target = MCLMC(30.0, 1.0), Density(walled)
+    kernel, target = MCLMC(30.0, 1.0), Density(density)
     k_init, k_step = jax.random.split(key)
     seeking = Seeking(kernel, Wanted(5e-4, 5e-4, 0, 1))
     state = seeking.init(k_init, jnp.full(4, 0.5), target)

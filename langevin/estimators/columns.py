@@ -195,7 +195,7 @@ def merged(raw: list[tuple[str, np.ndarray]], y: np.ndarray, weight: np.ndarray)
     """Rows in one order, equal ones merged: columns, y and weight. Rows without weight are dropped."""
     kept = weight > 0
     codes = [u if u.dtype.kind == "f" else np.unique(u, return_inverse=True)[1].astype(float) for _, u in raw]
-    table = np.column_stack([*codes, y])[kept] + 0.0  # −0 and 0 are one number
+    table = np.column_stack([*codes, y])[kept]
     absent = np.isnan(table)
     keys = np.concatenate([np.where(absent, 0.0, table), absent], axis=1)
     order = np.lexsort(keys.T[::-1])
