@@ -69,6 +69,8 @@ def test_columns_of_every_kind(fitted):
     assert model.score(X, y) > 0.8
     x = model.columns_.encoded(raw_columns(X))
     assert np.isfinite(x).all()
+    assert x.shape[1] == len(names)
+    np.testing.assert_array_equal(x[:, names.index("gaps is missing")], X["gaps"].isna())
     assert np.abs(x[:, 0]).max() < 10  # 1e-7 is no small number here
 
 
@@ -198,6 +200,17 @@ def test_a_weight_of_two_is_two_rows(fitted):
     assert not np.array_equal(b, c)
 
 
+def test_weights_weigh_the_likelihood():
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(6, 2)).astype("float32"), random.normal(size=6).astype("float32")
+    weight = np.array([1.0, 3.0, 1.0, 2.0, 1.0, 1.0])
+    model, again = Regressor(), np.repeat(np.arange(6), weight.astype(int))
+    one, many = model._model(x, y), model._model(x[again], y[again])
+    weighed = model._weighed(one.target, weight).log_density(one.position)
+    np.testing.assert_allclose(weighed, many.target.log_density(one.position), rtol=1e-5)
+    assert abs(weighed - one.target.log_density(one.position)) > 0.1
+
+
 # --- scikit-learn's ways --------------------------------------------------------------------------------------------
 
 
@@ -235,6 +248,7 @@ def test_what_is_held_survives_tuning():
         patch.setattr(module, "chains_of", lambda states: 3)
         kernel, _ = plan.tune(None, plan.kernel, None, States())
     np.testing.assert_array_equal(kernel.kernel.step_size, [0.5] * 3)
+    assert kernel.kernel.step_size.shape == (3,)
     assert kernel.kernel.length.shape == (3,)
 
 
@@ -259,12 +273,21 @@ def test_a_saved_estimator_answers_as_before(fitted, classified, tmp_path):
         lv.load(tmp_path)
 
 
-def test_chains_go_on(fitted):
-    model, X, y = Regressor().fit(*rows()), *rows()
-    before = np.asarray(model.posterior_.info.log_density)
-    model.more(X, y, 3)
-    assert model.posterior_.info.log_density.shape == (2, 7)
-    np.testing.assert_array_equal(model.posterior_.info.log_density[:, :4], before)
+def test_chains_go_on_as_if_they_had_not_stopped(fitted, tmp_path):
+    whole, X, y = fitted
+
+    def pressed(done, *rest):
+        if done == 1:
+            raise KeyboardInterrupt
+        return rest[:3]
+
+    with pytest.warns(UserWarning, match="interrupted; 1 draws a chain are kept"):
+        model = Regressor().fit(X, y, visits=(pressed,))
+    assert model.posterior_.info.ok.shape == (2, 1)
+    model.save(tmp_path / "m")
+    model = lv.load(tmp_path / "m").more(X, y, 3)
+    np.testing.assert_array_equal(model.posterior_.info.log_density, whole.posterior_.info.log_density)
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
     with pytest.raises(ValueError, match="pass the same table"):
         model.more(X[:50], y[:50], 3)
 

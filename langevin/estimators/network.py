@@ -191,10 +191,9 @@ class NetworkEstimator(BaseEstimator):
             raise ValueError(f"more: {len(train)} rows to train on, the fit had {self.n_rows_}; pass the same table.")
         take = lambda index: [(name, u[index]) for name, u in raw]
         model = self._model(self.columns_.encoded(take(train)), self._targets(y, weight)[train])
-        target = self.plan_.sampling(self._weighed(model.target, weight[train]))
-        k_more = jax.random.fold_in(noise.key(self.seed_), self.posterior_.info.ok.shape[1])
-        how = dict(thin=self.plan_.thin, chunk=max(self.plan_.draws // 4, 1), visits=visits)
-        self.posterior_ = self.posterior_.more(k_more, target, draws, **how)
+        target = self._weighed(model.target, weight[train])
+        k_fit = jax.random.split(noise.key(self.seed_))[1]
+        self.posterior_ = self.plan_.more(k_fit, target, self.posterior_, draws, visits=visits)
         return self._calibrated(take(held if len(held) else train))
 
     def _parts(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

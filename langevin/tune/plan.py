@@ -91,6 +91,11 @@ class Plan:
         how = dict(draws=self.draws, warmup=self.warmup, thin=self.thin, chunk=max(self.draws // 4, 1))
         return sample(k_run, kernel, target, states, visits=visits, **how)
 
+    def more(self, key: Key, target: Any, posterior: Posterior, draws: int, *, visits: tuple = ()) -> Posterior:
+        """What `sampled` gave with this key, `draws` draws longer: as if it had not stopped."""
+        how = dict(thin=self.thin, chunk=max(self.draws // 4, 1), visits=visits)
+        return posterior.more(jax.random.split(key, 4)[3], self.sampling(target), draws, **how)
+
     def sampling(self, target: Any) -> Any:
         """The target as the sampler looks at it."""
         return replace(target, batch=None if self.batch is None else min(self.batch, target.n))
