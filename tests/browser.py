@@ -72,13 +72,13 @@ class Browser:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
 
-    def open(self, path: Path, *, width: int, dark: bool) -> None:
-        """Load a file in a window of so many pixels, in light or dark, and wait until it stands."""
+    def open(self, path: Path | str, *, width: int, dark: bool) -> None:
+        """Load a file or an address in a window of so many pixels, in light or dark, and wait until it stands."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         loaded = lambda said: said.get("method") == "Page.loadEventFired"
         if not any(map(loaded, self.events)):
             self._until(loaded)

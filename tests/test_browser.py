@@ -1,11 +1,13 @@
 """The report in a real browser: light and dark, on a desktop and on a phone; pictures go to out/screenshots."""
 
+import time
 from pathlib import Path
 
 import pages
 import pytest
 from browser import Browser, chromium
 
+from langevin.report.live import Live
 from langevin.report.page import SHORT, page
 
 pytestmark = [
@@ -95,3 +97,24 @@ def test_faults_would_be_seen(browser, tmp_path):
     assert len(browser.said("Runtime.consoleAPICalled")) == 1
     assert len(browser.said("Runtime.exceptionThrown")) == 1
     assert len(browser.said("Network.requestWillBeSent")) == 2
+
+
+def test_a_live_page_becomes_the_report(browser):
+    live = Live("live")
+    try:
+        browser.open(live.address, width=1280, dark=False)
+        assert "training and tuning" in browser.value("document.body.innerText")
+        live.show(pages.regression())
+        for _ in range(50):
+            heights = browser.value(HEIGHTS)
+            if heights:
+                break
+            time.sleep(0.1)
+        assert list(heights) == list(SHORT)
+        assert browser.value(COLLISIONS) == []
+        assert browser.said("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
+        asked = {event["request"]["url"] for event in browser.said("Network.requestWillBeSent")}
+        assert asked <= {live.address, live.address + "stream"}
+        browser.screenshot(PICTURES / "live-1280-light.png")
+    finally:
+        live.end()

@@ -7,12 +7,12 @@ import urllib.error
 import urllib.request
 
 import numpy as np
+import pages
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from langevin.cli import app, main, models
-from langevin.core.types import Run
 from langevin.report.live import Live
 
 runner = CliRunner()
@@ -97,10 +97,12 @@ def test_an_interrupted_fit_goes_on(fitted, monkeypatch):
     class Press:
         """Ctrl-C after the first chunk."""
 
-        def __call__(self, done, *rest):
-            if done > 0:
+        shown = 0
+
+        def show(self, facts):
+            self.shown += 1
+            if self.shown == 1:
                 raise KeyboardInterrupt
-            return rest[:3]
 
         def end(self):
             pass
@@ -185,26 +187,21 @@ def test_cite_names_papers():
     assert "langevin" in call("cite").output
 
 
-def test_live_serves_the_run_on_loopback():
+def test_live_serves_the_report_on_loopback():
     live = Live("t<script>")
     assert live.address.startswith("http://127.0.0.1:")
     page = urllib.request.urlopen(live.address, timeout=5).read().decode()
     assert "t&lt;script&gt;" in page
     stream = urllib.request.urlopen(live.address + "stream", timeout=5)
-    assert "training and tuning" in stream.readline().decode()
-    stream.readline()
-
-    class Info:
-        ok, log_density = np.ones((2, 5), bool), np.arange(10.0).reshape(2, 5)
-
-    live(5, None, None, None, Run(None, {"x": np.zeros((2, 5, 1))}, Info()))
-    said = json.loads(stream.readline().decode().removeprefix("data: "))
-    assert said["words"].startswith("5 draws of 2 chains")
-    assert len(said["traces"]) == 2
+    said = lambda: json.loads((stream.readline() + stream.readline()).decode().removeprefix("data: "))
+    assert "training and tuning" in said()["body"]
+    live.show(pages.regression())
+    now = said()
+    assert 'id="verdict"' in now["body"]
+    assert not now["ended"]
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(live.address + "etc/passwd", timeout=5)
     live.end()
-    stream.readline()
-    assert json.loads(stream.readline().decode().removeprefix("data: "))["ended"]
+    assert said()["ended"]
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(live.address, timeout=2)

@@ -60,18 +60,19 @@ def fit(
     train, test = tables.split(len(table.y), seed, PARTS)
     X, y = table.X.iloc[train], table.y[train]
     page = _shown(table.name, console) if live else None
-    visits = (page,) if page else ()
+    watch = (lambda model: page.show(_facts(model, table, test))) if page else None
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *_: Console(stderr=True).print(f"! {message}", markup=False)
         if resume:
-            model = _resumed(out, X, y, visits)
+            model = _resumed(out, X, y)
         else:
             given = dict(plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet)
             model = _estimator(table.task, given, options(context.args))
-            model.fit(X, y, visits=visits)
+            model.fit(X, y, watch=watch)
     facts = _facts(model, table, test)
     if page:
+        page.show(facts)
         page.end()
     result = _result(facts, data, seed, model.seconds_)
     told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed, figures=result["figures"])
@@ -188,14 +189,14 @@ def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
     return made.set_params(kernel=replace(cls(), **values) if given["kernel"] else values or None)
 
 
-def _resumed(out: Path, X, y, visits) -> Any:
+def _resumed(out: Path, X, y) -> Any:
     from langevin.estimators.files import load
 
     model = load(out)
     have = model.posterior_.info.ok.shape[1]
     if have >= model.plan_.draws:
         fail(f"fit: the model in {out} has all of its {have} draws; there is nothing to resume.")
-    return model.more(X, y, model.plan_.draws - have, visits=visits)
+    return model.more(X, y, model.plan_.draws - have)
 
 
 def _facts(model: Any, table: Any, test: np.ndarray) -> Any:

@@ -11,9 +11,10 @@ search can. "auto" is `mile`, on all data, up to SMALL rows, where steps are che
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,7 +28,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from langevin.core import noise
 from langevin.core.posterior import Posterior
+from langevin.core.provenance import Provenance
 from langevin.core.record import is_record, record, replace
+from langevin.core.run import join
 from langevin.core.visits import Progress
 from langevin.diagnostics import uncertainty
 from langevin.estimators import files
@@ -143,8 +146,11 @@ class NetworkEstimator(BaseEstimator):
 
     # --- fit ---------------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, visits: tuple = ()):
-        """Sample the posterior of a network for (X, y); a row of weight 2 counts as two."""
+    def fit(self, X, y, sample_weight=None, *, visits: tuple = (), watch: Callable[[Any], None] | None = None):
+        """Sample the posterior of a network for (X, y); a row of weight 2 counts as two.
+
+        watch: called after every chunk of draws with the estimator as it stands.
+        """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         X, y = self._checked(X, y)
@@ -168,8 +174,10 @@ class NetworkEstimator(BaseEstimator):
         if len(held) >= FEW:
             score = HeldOut(model.target.log_likelihood, (self.columns_.encoded(take(held)), numbers[held]))
         start = plan.trained(jax.random.clone(k_fit), target, model.starts(k_starts, self.chains), score=score)
-        self.posterior_ = plan.sampled(k_fit, target, start, visits=(*bar, *visits))
-        self.start_, self.seconds_ = jax.tree.map(np.asarray, start), time.perf_counter() - began
+        self.start_ = jax.tree.map(np.asarray, start)
+        looks = (_Look(self, take(held if len(held) else train), watch, began),) if watch else ()
+        self.posterior_ = plan.sampled(k_fit, target, start, visits=(*bar, *looks, *visits))
+        self.seconds_ = time.perf_counter() - began
         self._model_ = model
         return self._calibrated(take(held if len(held) else train))
 
@@ -372,6 +380,24 @@ class NetworkEstimator(BaseEstimator):
         """A folder that `langevin.load` reads; no pickle, no data."""
         check_is_fitted(self)
         files.save(self, Path(path))
+
+
+class _Look:
+    """A visit that shows the estimator as it would be if sampling ended here."""
+
+    def __init__(self, estimator: NetworkEstimator, rows: list, watch: Callable[[Any], None], began: float):
+        self.estimator, self.rows, self.watch, self.began = estimator, rows, watch, began
+        self.pieces: list = []
+
+    def __call__(self, done, kernel, target, states, chunk):
+        if done > 0:
+            self.pieces.append((chunk.kept, chunk.info))
+            now = copy.copy(self.estimator)
+            now.seconds_ = time.perf_counter() - self.began
+            known = Provenance.now(seconds=now.seconds_)
+            now.posterior_ = Posterior(*join(self.pieces), states, kernel, known)
+            self.watch(now._calibrated(self.rows))
+        return kernel, target, states
 
 
 @jax.jit

@@ -42,6 +42,11 @@ ABOUT = {
 
 def page(facts: Facts) -> str:
     """The whole report as HTML."""
+    return shell(facts.name, body(facts))
+
+
+def body(facts: Facts) -> str:
+    """What the report shows: header, contents and sections."""
     own = scores(facts, facts.said)
     start = None if facts.start is None else scores(facts, facts.start)
     of_task = regression if facts.task == "regression" else classification
@@ -60,16 +65,25 @@ def page(facts: Facts) -> str:
         sampling.audit(facts),
         sections.provenance(facts),
     ]
+    return f"{_header(facts)}\n{_contents(facts)}\n<main>\n" + "\n".join(parts) + "\n</main>"
+
+
+def shell(name: str, inside: str, *, script: str = "") -> str:
+    """A document around it, which may load nothing, and run nothing but a script of ours."""
     style = resources.files("langevin.report").joinpath("style.css").read_text("utf-8")
+    allowed = " script-src 'unsafe-inline'; connect-src 'self';" if script else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         # belt and braces: even a name that slipped through unescaped could load or run nothing
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        f'<meta http-equiv="Content-Security-Policy" content="default-src \'none\';{allowed} '
+        "style-src 'unsafe-inline'; "
         'img-src data:">\n<link rel="icon" href="data:,">\n'
-        f"<title>{esc(facts.name)}: report of a posterior</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"{_header(facts)}\n{_contents(facts)}\n<main>\n" + "\n".join(parts) + "\n</main>\n</body>\n</html>\n"
+        f"<title>{esc(name)}: report of a posterior</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        + inside
+        + (f"\n<script>{script}</script>" if script else "")
+        + "\n</body>\n</html>\n"
     )
 
 
