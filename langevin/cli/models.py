@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from langevin.cli.shared import Json, Quiet, Seed, fail, options, write_json
+from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, write_json
 
 Model = Annotated[Path, typer.Argument(help="A folder that `langevin fit --out` wrote.")]
 PARTS = 0.8, 0.2
@@ -28,9 +28,14 @@ def fit(
     data: Annotated[str, typer.Argument(help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.")],
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
     task: Annotated[str | None, typer.Option(help="regression or classification; guessed if left out.")] = None,
-    plan: Annotated[str, typer.Option(help="auto, mile or smile.")] = "auto",
+    plan: Annotated[
+        str, typer.Option(help="auto, mile or smile.", autocompletion=lambda: ["auto", "mile", "smile"])
+    ] = "auto",
     kernel: Annotated[
-        str | None, typer.Option(help="Sample with this kernel as it is; then its fields: --step-size 1e-5 …")
+        str | None,
+        typer.Option(
+            help="Sample with this kernel as it is; then its fields: --step-size 1e-5 …", autocompletion=kernels
+        ),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of hidden layers.")] = "16,16",
     chains: Annotated[int, typer.Option(help="Networks trained, and chains.")] = 8,
@@ -92,6 +97,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="Write to this .csv or .parquet file; else to the screen.")] = None,
     quantiles: Annotated[str, typer.Option(help="Quantiles of the prediction, in regression.")] = "0.05,0.95",
     json: Json = None,
+    seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Predict new rows: mean, intervals, aleatoric and epistemic uncertainty."""
@@ -121,6 +127,7 @@ def report(
         Path | None, typer.Option(help="The .html file; report.html in the model's folder if left out.")
     ] = None,
     json: Json = None,
+    seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a model again."""
@@ -137,6 +144,7 @@ def compare(
     first: Model,
     second: Model,
     json: Json = None,
+    seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """Which of two models predicts better, on rows held out (if they are the same) and by PSIS-LOO and WAIC."""

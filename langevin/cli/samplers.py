@@ -61,6 +61,7 @@ def audit(
 def kernels(
     name: Annotated[str, typer.Argument(help="One kernel, in full.")] = "",
     json: Json = None,
+    seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """What each kernel is, its invariant law, its fields and its references."""
@@ -129,6 +130,7 @@ def _kernel_row(name: str, cls: type) -> dict:
 def cite(
     name: Annotated[str, typer.Argument(help="A kernel; langevin itself if left out.")] = "",
     json: Json = None,
+    seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """What to cite: the papers a kernel comes from, and this library."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import pkgutil
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -10,11 +12,17 @@ import typer
 from rich.console import Console
 
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random, where something is.")]
 Size = Annotated[str, typer.Option(help="cpu, gpu or quick.")]
 Figure = Annotated[Path | None, typer.Option(help="Draw the figure to this .png or .svg file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Data = Annotated[str | None, typer.Option(help="A table in place of the usual one, by name or path.")]
+
+
+def kernels() -> list[str]:
+    """Names of samplers, for the shell to complete; without importing them, which takes seconds."""
+    found = importlib.util.find_spec("langevin.samplers")
+    return [m.name for m in pkgutil.iter_modules(found.submodule_search_locations if found else [])]
 
 
 def options(words: list[str]) -> dict[str, str]:
