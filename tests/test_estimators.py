@@ -32,6 +32,19 @@ def test_scikit_learn_agrees(estimator, check):
         check(estimator)
 
 
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        lv.Conformal(kind(QUICK, chains=2, hidden=(8,)), coverage=0.6)
+        for kind in (lv.BayesianRegressor, lv.BayesianClassifier)
+    ]
+)
+def test_scikit_learn_agrees_with_conformal(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
 def rows(n=120, seed=0):
     """A table of all kinds: numbers with gaps, text with gaps, true/false, a constant, huge and tiny scales."""
     random = np.random.default_rng(seed)
@@ -329,5 +342,5 @@ def test_conformal_sets_hold_the_label_as_stated(classified):
     assert stats.binom.cdf(inside.sum(), 200, 0.82) > 1e-3
     with pytest.raises(ValueError, match="use predict_set"):
         model.predict_interval(X)
-    with pytest.raises(ValueError, match=r"3 rows to score are too few for coverage 0\.9; 9 are needed"):
+    with pytest.raises(ValueError, match=r"3 are to score, too few for coverage 0\.9; 9 are needed"):
         model.fit(X[:10], y[:10])

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 
 class Conformal(MetaEstimatorMixin, BaseEstimator):
@@ -48,22 +48,35 @@ class Conformal(MetaEstimatorMixin, BaseEstimator):
         """Fit the estimator on some rows and score it on the others."""
         if not 0 < self.coverage < 1:
             raise ValueError(f"Conformal: coverage is {self.coverage}; it must lie between 0 and 1.")
-        rows = math.ceil(_num_samples(X) * self.share)
+        X, y = self._checked(X, y)
+        n, rows = len(y), math.ceil(len(y) * self.share)
         if _rank(rows, self.coverage) > rows:
-            need = next(n for n in itertools.count(rows) if _rank(n, self.coverage) <= n)
+            need = next(k for k in itertools.count(rows) if _rank(k, self.coverage) <= k)
             raise ValueError(
-                f"Conformal: {rows} rows to score are too few for coverage {self.coverage}; {need} are needed: take a "
-                "larger share, more rows or a lower coverage."
+                f"Conformal: of n_samples={n} {rows} are to score, too few for coverage {self.coverage}; {need} are "
+                "needed: take a larger share, more rows or a lower coverage."
             )
-        stay, held = train_test_split(
-            np.arange(_num_samples(X)), test_size=rows, random_state=check_random_state(self.random_state)
-        )
+        random = check_random_state(self.random_state)
+        stay, held = train_test_split(np.arange(n), test_size=rows, random_state=random)
         pick = lambda u, index: _safe_indexing(u, index)
-        self.estimator_ = clone(self.estimator).fit(pick(X, stay), pick(y, stay))
+        inner = clone(self.estimator)
+        if inner.get_params().get("random_state", 0) is None:
+            inner.set_params(random_state=random.randint(2**31 - 1))
+        self.estimator_ = inner.fit(pick(X, stay), pick(y, stay))
         scores = np.sort(self._scores(pick(X, held), np.asarray(pick(y, held))))
         self.radius_ = float(scores[_rank(rows, self.coverage) - 1])
-        self.n_features_in_ = getattr(self.estimator_, "n_features_in_", None)
         return self
+
+    def _checked(self, X, y) -> tuple[Any, np.ndarray]:
+        if y is None:
+            raise ValueError("Conformal requires y to be passed, but the target y is None.")
+        if not hasattr(X, "columns"):
+            return validate_data(
+                self, X, y, dtype=None, ensure_all_finite="allow-nan", y_numeric=not is_classifier(self.estimator)
+            )
+        validate_data(self, X, skip_check_array=True)
+        check_consistent_length(X, y)
+        return X, column_or_1d(y, warn=True)
 
     def _scores(self, X, y) -> np.ndarray:
         if is_classifier(self.estimator_):
