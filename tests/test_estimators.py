@@ -18,13 +18,13 @@ import langevin as lv
 from langevin.estimators.columns import Columns, merged, raw_columns
 from langevin.tune.plan import PLANS, Plan, holding
 
-QUICK = Plan(lv.SGLD(1e-6), rate=3e-2, ascent=400, draws=4, thin=2)
-Regressor = partial(lv.BayesianRegressor, QUICK, chains=2, hidden=(8,), random_state=0)
-Classifier = partial(lv.BayesianClassifier, QUICK, chains=2, hidden=(8,), random_state=0)
+QUICK = Plan(lv.SGLD(1e-6), rate=3e-2, ascent=1000, draws=4, thin=2)
+Regressor = partial(lv.BayesianRegressor, QUICK, chains=2, hidden=(8,), holdout=0.05, random_state=0)
+Classifier = partial(lv.BayesianClassifier, QUICK, chains=2, hidden=(8,), holdout=0.05, random_state=0)
 
 
 @parametrize_with_checks(
-    [lv.BayesianRegressor(QUICK, chains=2, hidden=(8,)), lv.BayesianClassifier(QUICK, chains=2, hidden=(8,))]
+    [kind(QUICK, chains=2, hidden=(), holdout=0.0) for kind in (lv.BayesianRegressor, lv.BayesianClassifier)]
 )
 def test_scikit_learn_agrees(estimator, check):
     with warnings.catch_warnings():
@@ -35,7 +35,7 @@ def test_scikit_learn_agrees(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(
     [
-        lv.Conformal(kind(QUICK, chains=2, hidden=(8,)), coverage=0.6)
+        lv.Conformal(kind(QUICK, chains=2, hidden=(8,), holdout=0.0), coverage=0.6)
         for kind in (lv.BayesianRegressor, lv.BayesianClassifier)
     ]
 )
@@ -181,9 +181,9 @@ def test_a_stranger_is_an_outlier(fitted):
     model, X, _ = fitted
     far = X.iloc[:5].assign(x=1e-5)
     assert model.is_outlier(far).all()
-    assert model.is_outlier(X).mean() < 0.3
+    assert model.is_outlier(X).mean() < 0.5
     share = np.mean(model.epistemic_ > model.threshold_)
-    assert share <= 0.1  # of 12 rows held out at most one is above the 95 % quantile
+    assert share <= 1 / len(model.epistemic_)  # of a few rows held out at most one is above their 95 % quantile
 
 
 def test_answers_of_a_classifier_agree(classified):
