@@ -143,3 +143,10 @@ def test_bad_input_is_one_sentence(network, key):
         settle(k_settle, MCLMC(0.1), network.target, states, rounds=0)
     with pytest.raises(TypeError, match="SGLD has no field 'metric'"):
         fisher(k_fisher, SGLD(0.1), network.target, states)
+
+
+def test_batches_of_few_rows_are_even():
+    x = np.zeros((81, 2), np.float32)
+    target = bnn(partial(MLP, (2, 1)), (x, x[:, 0])).target
+    assert PLANS["smile"].sampling(target).batch == 80
+    assert PLANS["mile"].sampling(target).batch is None

@@ -97,8 +97,8 @@ class Plan:
         return posterior.more(jax.random.split(key, 4)[3], self.sampling(target), draws, **how)
 
     def sampling(self, target: Any) -> Any:
-        """The target as the sampler looks at it."""
-        return replace(target, batch=None if self.batch is None else min(self.batch, target.n))
+        """The target as the sampler looks at it; batches are even, for noise is measured from their halves."""
+        return replace(target, batch=None if self.batch is None else min(self.batch, max(target.n // 2 * 2, 1)))
 
 
 @cache
