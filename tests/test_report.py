@@ -249,3 +249,17 @@ def test_a_better_start_is_told():
 def test_few_rows_and_a_run_stopped_early():
     assert "too few rows" in judge(pages.regression(rows=12)).sentences[0]
     assert "stopped early" in judge(replace(pages.regression(), draws_wanted=400)).sentences[0]
+
+
+@pytest.mark.parametrize(("error", "level"), [(0.02, "good"), (0.2, "care"), (0.6, "stop")])
+def test_monte_carlo_error_decides_where_it_is_known(error, level):
+    """Chains that disagree (R̂ 1.3) may be used if their answers are known well enough."""
+    facts = pages.regression()
+    warning = "R-hat of predictions is above 1.01 (worst 1.300, of predictions): the chains disagree."
+    diagnosis = facts.diagnosis._replace(rhat={"predictions": np.full(20, 1.3)}, warnings=(warning,))
+    facts = replace(facts, diagnosis=diagnosis, error=np.full(20, error))
+    said = judge(facts)
+    assert said.level == level
+    assert any("known to" in sentence for sentence in said.sentences) == (level != "good")
+    assert any("R-hat" in sentence for sentence in said.sentences) == (level != "good")
+    assert judge(replace(facts, error=None)).level == "stop"

@@ -33,16 +33,10 @@ def bench(
     """Measure speed and memory against the limit and the peers."""
     names = [n for n in _modules("langevin.benchmarks") if not n.endswith("_peer")]
     modules = {n: f"langevin.benchmarks.{n}" for n in names}
-    if show:
-        _list(modules)
-    elif every:
-        _all("Benchmarks", "make bench", modules, out, seed, size, quiet)
-    elif name not in modules:
-        fail(f"bench: there is no benchmark named {name!r}; there are {', '.join(modules)}.")
-    elif data and not _takes_data(modules[name]):
-        fail(f"bench: {name} has no table to replace; leave --data out.")
-    else:
-        _run(modules[name], json, seed, size, figure, quiet, extra={"data": data} if data else None)
+    words = ("bench", "benchmark", "Benchmarks", "make bench")
+    _dispatched(
+        words, modules, name, data, show, every, out, dict(json=json, seed=seed, size=size, figure=figure, quiet=quiet)
+    )
 
 
 def reproduce(
@@ -60,18 +54,26 @@ def reproduce(
     ] = None,
 ) -> None:
     """Reproduce a result of the papers, its figure included."""
-    names = _modules("langevin.experiments")
-    modules = {n.replace("_", "-"): f"langevin.experiments.{n}" for n in names}
+    modules = {n.replace("_", "-"): f"langevin.experiments.{n}" for n in _modules("langevin.experiments")}
+    words = ("reproduce", "result", "Results", "make results")
+    _dispatched(
+        words, modules, name, data, show, every, out, dict(json=json, seed=seed, size=size, figure=figure, quiet=quiet)
+    )
+
+
+def _dispatched(words, modules: dict[str, str], name, data, show: bool, every: bool, out, how: dict) -> None:
+    """List, run all, or run one of these modules."""
+    command, thing, title, target = words
     if show:
         _list(modules)
     elif every:
-        _all("Results", "make results", modules, out, seed, size, quiet)
+        _all(title, target, modules, out, how["seed"], how["size"], how["quiet"])
     elif name not in modules:
-        fail(f"reproduce: there is no result named {name!r}; there are {', '.join(modules)}.")
+        fail(f"{command}: there is no {thing} named {name!r}; there are {', '.join(modules)}.")
     elif data and not _takes_data(modules[name]):
-        fail(f"reproduce: {name} has no table to replace; leave --data out.")
+        fail(f"{command}: {name} has no table to replace; leave --data out.")
     else:
-        _run(modules[name], json, seed, size, figure, quiet, extra={"data": data} if data else None)
+        _run(modules[name], *how.values(), extra={"data": data} if data else None)
 
 
 def _run(module: str, json: Path | None, seed: int, size: str, figure: Path | None, quiet: bool, extra=None):

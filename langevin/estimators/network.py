@@ -38,6 +38,7 @@ from langevin.estimators.columns import Columns, merged, names_of, raw_columns
 from langevin.models.bnn import BNN, Kind, bnn
 from langevin.models.nets import MLP
 from langevin.tune.plan import PLANS, Plan, holding
+from langevin.tune.warm_start import HeldOut
 
 SMALL = 20_000  # rows up to which full gradients were the better use of the same number of examples
 CHEAP = 128_000  # rows × steps from a draw to the next, at which more of them cost little
@@ -78,23 +79,21 @@ class Weighted:
         return weight * self.likelihood(position, (x, y))
 
 
-@record
-class HeldOut:
-    """The log likelihood of rows held out, by which training stops.
-
-    likelihood: of (x, y).
-    data: (x, y).
-    """
-
-    likelihood: Any
-    data: Any
-
-    def __call__(self, position):
-        return jnp.sum(self.likelihood(position, self.data))
-
-
 class NetworkEstimator(BaseEstimator):
-    """A Bayesian network on a table. Its two kinds say how targets become numbers, and outputs answers."""
+    """A Bayesian network on a table. Its two kinds say how targets become numbers, and outputs answers.
+
+    plan: "auto", "mile" (all data), "smile" (mini-batches) or a Plan.
+    kernel: None for the plan's, a kernel to sample with as it is, or a dict of fields to hold in the plan's.
+    hidden: widths of the layers between.
+    activation: "relu", "tanh", "silu" or "gelu".
+    prior: standard deviation of weights, "fan_in", or a dict of path patterns.
+    part: patterns of the parameters to sample; others stay as they were built.
+    chains: networks trained, and chains.
+    holdout: share of rows held out to calibrate `is_outlier`.
+    outliers: share of usual rows that `is_outlier` may call so.
+    random_state: seed of everything random.
+    verbose: show a progress bar.
+    """
 
     task: ClassVar[str]
 
@@ -172,7 +171,10 @@ class NetworkEstimator(BaseEstimator):
         bar = (Progress(plan.draws),) if self.verbose else ()
         score = None
         if len(held) >= FEW:
-            score = HeldOut(model.target.log_likelihood, (self.columns_.encoded(take(held)), numbers[held]))
+            score = HeldOut(
+                model.target.log_likelihood,
+                (jnp.asarray(self.columns_.encoded(take(held))), jnp.asarray(numbers[held])),
+            )
         start = plan.trained(jax.random.clone(k_fit), target, model.starts(k_starts, self.chains), score=score)
         self.start_ = jax.tree.map(np.asarray, start)
         looks = (_Look(self, take(held if len(held) else train), watch, began),) if watch else ()

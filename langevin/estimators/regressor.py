@@ -22,18 +22,7 @@ from langevin.estimators.network import NetworkEstimator, _like
 class BayesianRegressor(RegressorMixin, NetworkEstimator):
     """Bayesian neural network regression; noise that depends on the row is learned.
 
-    plan: "auto", "mile" (all data), "smile" (mini-batches) or a Plan.
-    kernel: None for the plan's, a kernel to sample with as it is, or a dict of fields to hold in the plan's.
-    hidden: widths of the layers between.
-    activation: "relu", "tanh", "silu" or "gelu".
     network: in place of an MLP: a module with two outputs, or a function of a key that builds one.
-    prior: standard deviation of weights, "fan_in", or a dict of path patterns.
-    part: patterns of the parameters to sample; others stay as they were built.
-    chains: networks trained, and chains.
-    holdout: share of rows held out to calibrate `is_outlier`.
-    outliers: share of usual rows that `is_outlier` may call so.
-    random_state: seed of everything random.
-    verbose: show a progress bar.
     """
 
     task = "regression"

@@ -18,13 +18,12 @@ from jax import lax
 
 from langevin.core import noise
 from langevin.core.posterior import Posterior, sample
-from langevin.core.record import record, static
 from langevin.core.run import begin_all
 from langevin.diagnostics import calibration
 from langevin.samplers.cyclical import Cyclical
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.smile import SMILE
-from langevin.tune.warm_start import Last, warm_start
+from langevin.tune.warm_start import HeldOut, Last, warm_start
 from langevin.tune.whiten import whiten
 
 LABELS = {
@@ -69,24 +68,6 @@ class Scale:
     @property
     def chunk(self) -> int:
         return max(self.draws // 4, 1)
-
-
-@record
-class HeldOut:
-    """The log likelihood of data held out, `block` examples at a time.
-
-    likelihood: (position, data) → one number an example.
-    data: a tree of arrays.
-    block: examples.
-    """
-
-    likelihood: Any
-    data: Any
-    block: int = static(default=500)
-
-    def __call__(self, position):
-        one = lambda data: self.likelihood(position, jax.tree.map(lambda u: u[None], data))[0]
-        return jnp.sum(lax.map(one, self.data, batch_size=self.block))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,6 @@ from langevin.core.run import begin_all
 from langevin.data import tables
 from langevin.diagnostics import calibration, convergence
 from langevin.diagnostics.result import Result
-from langevin.experiments._compared import HeldOut
 from langevin.metrics.windowed import Windowed
 from langevin.models.bnn import bnn
 from langevin.models.nets import MLP
@@ -35,7 +34,7 @@ from langevin.samplers.psgld import PSGLD
 from langevin.samplers.riemannian import Riemannian
 from langevin.samplers.sgld import SGLD
 from langevin.tune.floors import floors
-from langevin.tune.warm_start import warm_start
+from langevin.tune.warm_start import HeldOut, warm_start
 from langevin.tune.window import window
 
 LEVELS = np.linspace(0.1, 0.9, 9)

@@ -46,7 +46,6 @@ from langevin.core.types import Key, PyTree
 from langevin.data import tables
 from langevin.diagnostics import convergence
 from langevin.diagnostics.result import Result
-from langevin.experiments._compared import HeldOut
 from langevin.models.bnn import BNN, bnn
 from langevin.models.nets import MLP
 from langevin.samplers.cyclical import Cyclical
@@ -58,7 +57,7 @@ from langevin.samplers.smile import SMILE, Quantiles
 from langevin.tune.energy import energy
 from langevin.tune.floors import floors
 from langevin.tune.settle import settle
-from langevin.tune.warm_start import warm_start
+from langevin.tune.warm_start import HeldOut, warm_start
 from langevin.tune.whiten import whiten
 
 TABLES = ("airfoil", "bikesharing", "concrete", "energy", "yacht")

@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import lax
 
-from langevin.core.record import as_record
+from langevin.core.record import as_record, record, static
 from langevin.core.run import run
 from langevin.core.types import Key, PyTree, State
 from langevin.samplers.ascend import Ascend
@@ -30,6 +31,24 @@ ADAMW = optax.adamw(1e-3, weight_decay=0.0)
 def nothing(state: State) -> tuple:
     """Keep nothing of an ascent."""
     return ()
+
+
+@record
+class HeldOut:
+    """The log likelihood of data held out, `block` examples at a time.
+
+    likelihood: (position, data) → one number an example.
+    data: a tree of arrays.
+    block: examples.
+    """
+
+    likelihood: Any
+    data: Any
+    block: int = static(default=500)
+
+    def __call__(self, position):
+        one = lambda data: self.likelihood(position, jax.tree.map(lambda u: u[None], data))[0]
+        return jnp.sum(lax.map(one, self.data, batch_size=self.block))
 
 
 class Last:
