@@ -52,7 +52,7 @@ def markdown(folder: str | Path, title: str = "Benchmarks", command: str = "make
         where = body["provenance"]
         place = f"{where['device']}, JAX {where['versions']['jax']}, {where['git'] or 'installed'}"
         for name, value in body["figures"].items():
-            lines.append(f"| {body['name']} | {name} | {value} | {body['bars'].get(name, '')} | {place} |")
+            lines.append(f"| {file.stem} | {name} | {value} | {body['bars'].get(name, '')} | {place} |")
     return "\n".join(lines) + "\n"
 
 
