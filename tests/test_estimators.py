@@ -265,6 +265,23 @@ def test_what_is_held_survives_tuning():
     assert kernel.kernel.length.shape == (3,)
 
 
+@pytest.mark.slow
+def test_smile_takes_a_table_of_odd_length():
+    """Mini-batches have even halves, chains stay alive and know the table."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(101, 2))
+    y = X[:, 0] - 2 * X[:, 1] + 0.1 * random.normal(size=101)
+    model = lv.BayesianRegressor("smile", hidden=(), chains=2, holdout=0.0, random_state=0)
+    model.set_params(plan__draws=8, plan__thin=8, plan__ascent=500)
+    model.fit(X, y)
+    assert type(model.posterior_.kernel.kernel) is lv.SMILE
+    assert model.plan_.sampling(model._net().target).batch == 100
+    assert model.posterior_.diverged == ()
+    assert model.score(X, y) > 0.99
+    _, deviation = model.predict(X, return_std=True)
+    assert 0.08 < np.median(deviation) < 0.13  # the noise is 0.1
+
+
 def test_in_a_pipeline(fitted):
     _, X, y = fitted
     pipe = make_pipeline(FunctionTransformer(), Regressor()).fit(X, y)

@@ -13,7 +13,7 @@ from jax import lax
 
 from langevin.core.record import External
 from langevin.data import images, texts
-from langevin.data.tables import DataError
+from langevin.data.files import DataError
 from langevin.experiments import _compared, smile_gpt, smile_images
 from langevin.models.images import Convolution, LeNet, Norm, ResNet, patches
 from langevin.models.transformer import Transformer

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.stats import binom
 from langevin.diagnostics import calibration as cal
 from langevin.report import markup, plot, scores
 from langevin.report.facts import Facts, Said
+from langevin.report.gather import _error
 from langevin.report.page import SHORT, page
 from langevin.report.verdict import judge
 
@@ -263,3 +265,20 @@ def test_monte_carlo_error_decides_where_it_is_known(error, level):
     assert any("known to" in sentence for sentence in said.sentences) == (level != "good")
     assert any("R-hat" in sentence for sentence in said.sentences) == (level != "good")
     assert judge(replace(facts, error=None)).level == "stop"
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_monte_carlo_error_is_that_of_chains_that_live(task):
+    """Chains that say 0.5 ± 0.1 each at random, one lost: 0.1/√(m · variance of the answer), on average over rows."""
+    random, chains, rows = np.random.default_rng(0), 9, 400
+    followed = np.repeat(0.5 + 0.1 * random.normal(size=(chains, 1, rows)), 3, axis=1)
+    followed[4] = 1e3
+    total = SimpleNamespace(total=np.full(rows, 0.25))
+    model = SimpleNamespace(posterior_=SimpleNamespace(diverged=(4,)), task=task, uncertainty=lambda X: total)
+    error = _error(model, None, followed)
+    assert error.shape == (rows,)
+    spread = np.sqrt(np.mean(error**2)) * np.sqrt((chains - 1) * 0.25)
+    # in classification the answer's variance is m(1 - m), 0.25 less the variance of the chains' mean: 1 in 200
+    assert abs(spread / 0.1 - 1) < 5 * np.sqrt(1 / (2 * (chains - 2) * rows)) + 0.01
+    model.posterior_.diverged = (1,)
+    assert _error(model, None, followed[:2]) is None

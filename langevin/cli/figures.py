@@ -106,7 +106,7 @@ def _list(modules: dict[str, str]) -> None:
 
 def _all(title: str, command: str, modules: dict[str, str], out: Path | None, seed: int, size: str, quiet: bool):
     """Run every module whose data are there; with a folder, leave JSON, figures and a table there."""
-    from langevin.data.tables import DataError
+    from langevin.data.files import DataError
 
     for name, module in modules.items():
         path = out / f"{name}.json" if out else None

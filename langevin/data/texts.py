@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from langevin.data.tables import DataError
+from langevin.data.files import DataError
 
 REFERENCE = re.compile(r"^\w+:\d+ ", re.MULTILINE)
 DESCRIBED = ("diabetes", "digits", "breast_cancer", "wine", "iris", "linnerud")

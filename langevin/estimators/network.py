@@ -1,18 +1,12 @@
 r"""What regressor and classifier share: from a table to a posterior over networks, and back to predictions.
 
-    fit     rows merged and put in order (`columns`), a part held out, columns encoded, the plan run on the rest
-    predict rows in blocks of one size, so that a row's answer does not depend on the rows beside it
-
-`plan` is a name (`"auto"`, `"mile"`, `"smile"`) or a Plan; `kernel` is None for the plan's, a kernel to sample with as
-it is, or a dict of fields to hold in the plan's own. `plan__draws` and `kernel__step_size` reach into them, so a grid
-search can. "auto" is `mile`, on all data, up to SMALL rows, where steps are cheap with more of them between draws, and
-`smile`, on mini-batches, above.
+fit     rows merged and put in order (`columns`), a part held out, columns encoded, the plan run on the rest
+predict rows in blocks of one size, so that a row's answer does not depend on the rows beside it
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,26 +16,24 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from langevin.core import noise
 from langevin.core.posterior import Posterior
 from langevin.core.provenance import Provenance
-from langevin.core.record import is_record, record, replace
+from langevin.core.record import record, replace
 from langevin.core.run import join
 from langevin.core.visits import Progress
 from langevin.diagnostics import uncertainty
 from langevin.estimators import files
 from langevin.estimators.columns import Columns, merged, names_of, raw_columns
+from langevin.estimators.planned import Planned
 from langevin.models.bnn import BNN, Kind, bnn
 from langevin.models.nets import MLP
-from langevin.tune.plan import PLANS, Plan, holding
+from langevin.tune.plan import Plan
 from langevin.tune.warm_start import HeldOut
 
-SMALL = 20_000  # rows up to which full gradients were the better use of the same number of examples
-CHEAP = 128_000  # rows × steps from a draw to the next, at which more of them cost little
 FEW = 10  # rows held out from which on training stops by them
 BLOCK = 256  # rows a prediction looks at together
 
@@ -79,7 +71,7 @@ class Weighted:
         return weight * self.likelihood(position, (x, y))
 
 
-class NetworkEstimator(BaseEstimator):
+class NetworkEstimator(Planned):
     """A Bayesian network on a table. Its two kinds say how targets become numbers, and outputs answers.
 
     plan: "auto", "mile" (all data), "smile" (mini-batches) or a Plan.
@@ -214,27 +206,6 @@ class NetworkEstimator(BaseEstimator):
         out = 0 if n - out < 2 else out
         return np.sort(order[out:]), np.sort(order[:out])
 
-    def _chosen(self, n: int) -> Plan:
-        """The plan as asked for, with a kernel or parts of one put in."""
-        plan = self._named_plan(n)
-        if self.kernel is None:
-            return plan
-        if isinstance(self.kernel, dict):
-            return holding(plan, **self.kernel)
-        batch = plan.batch if is_record(self.plan) else PLANS["smile"].batch
-        return replace(plan, kernel=self.kernel, tune=None, batch=batch, warmup=plan.warmup or plan.draws // 2)
-
-    def _named_plan(self, n: int) -> Plan:
-        if isinstance(self.plan, Plan):
-            return self.plan
-        name = ("mile" if n <= SMALL else "smile") if self.plan == "auto" else self.plan
-        if name not in PLANS:
-            known = ", ".join(["auto", *PLANS])
-            raise ValueError(f"{type(self).__name__}: there is no plan {self.plan!r}; there are {known}.")
-        if self.plan == "auto" and name == "mile":
-            return replace(PLANS[name], thin=int(np.clip(CHEAP // n, PLANS[name].thin, 256)))
-        return PLANS[name]
-
     def _model(self, x: np.ndarray, numbers: np.ndarray) -> BNN:
         kind, outputs = self._likelihood()
         if self.activation not in ACTIVATIONS:
@@ -342,38 +313,6 @@ class NetworkEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters, and with `deep` those of the plan and of its kernel by `plan__` and `kernel__`."""
-        params = super().get_params(deep=False)
-        if deep and (isinstance(self.plan, Plan) or (isinstance(self.plan, str) and self.plan in ("auto", *PLANS))):
-            plan = self._named_plan(1)
-            held = self.kernel if isinstance(self.kernel, dict) else {}
-            kernel = plan.kernel if self.kernel is None or held else self.kernel
-            own = lambda rec: {f.name: getattr(rec, f.name) for f in dataclasses.fields(rec)}
-            params |= {f"plan__{k}": v for k, v in own(plan).items() if k != "kernel"}
-            params |= {f"kernel__{k}": v for k, v in (own(kernel) | held).items()}
-        return params
-
-    def set_params(self, **params: Any):
-        """`plan__draws=50` and `kernel__step_size=0.1` reach into plan and kernel."""
-        own = {k: v for k, v in params.items() if "__" not in k}
-        super().set_params(**own)
-        for name, value in params.items():
-            head, _, field = name.partition("__")
-            if not field:
-                continue
-            if name not in self.get_params():
-                raise ValueError(
-                    f"Invalid parameter {name!r} for estimator {self}: langevin kernels shows a kernel's fields."
-                )
-            if head == "plan":
-                self.plan = replace(self._named_plan(1), **{field: value})
-            elif self.kernel is None or isinstance(self.kernel, dict):
-                self.kernel = (self.kernel or {}) | {field: value}
-            else:
-                self.kernel = replace(self.kernel, **{field: value})
-        return self
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in super().__getstate__().items() if k != "_model_"}

@@ -22,7 +22,7 @@ from langevin.core import noise
 from langevin.core.posterior import sample
 from langevin.core.record import replace
 from langevin.core.run import begin_all
-from langevin.data import tables
+from langevin.data import parts, tables
 from langevin.diagnostics import calibration, convergence
 from langevin.diagnostics.result import Result
 from langevin.metrics.windowed import Windowed
@@ -97,10 +97,10 @@ def _table(data: str | None):
 
 
 def _split(table, seed: int, chains: int, draws: int, thin: int, size: str) -> list[dict]:
-    train, validation, test = tables.split(table, seed, (0.8, 0.1, 0.1))
+    train, validation, test = parts.split(len(table.X), seed, (0.8, 0.1, 0.1))
     X, Y = table.X, table.y[:, :1] if table.y.ndim > 1 else table.y[:, None]
-    x = np.asarray(tables.Standard.fit(X[train]).apply(X), np.float32)
-    y = np.asarray(tables.Standard.fit(Y[train]).apply(Y)[:, 0], np.float32)
+    x = np.asarray(parts.Standard.fit(X[train]).apply(X), np.float32)
+    y = np.asarray(parts.Standard.fit(Y[train]).apply(Y)[:, 0], np.float32)
     model = bnn(partial(MLP, (x.shape[1], 16, 1), activation=jnp.tanh), (x[train], y[train]), batch=64)
     keys = iter(jax.random.split(noise.key(seed), 64))
     score = HeldOut(model.target.log_likelihood, (jnp.asarray(x[validation]), jnp.asarray(y[validation])))

@@ -40,7 +40,7 @@ import numpy as np
 
 from langevin.core.record import record
 from langevin.data import images
-from langevin.data.tables import DataError
+from langevin.data.files import DataError
 from langevin.diagnostics.result import Result
 from langevin.experiments._compared import Scale, Task, compared, draw, means
 from langevin.models.bnn import bnn

@@ -43,7 +43,7 @@ from langevin.core.posterior import Posterior, sample
 from langevin.core.record import replace
 from langevin.core.run import begin_all
 from langevin.core.types import Key, PyTree
-from langevin.data import tables
+from langevin.data import parts, tables
 from langevin.diagnostics import convergence
 from langevin.diagnostics.result import Result
 from langevin.models.bnn import BNN, bnn
@@ -278,10 +278,10 @@ def _rows(key, method: str, way: Method, model: BNN, parts, start, size: Size, s
 def prepared(name: str, split: int) -> tuple[BNN, dict[str, tuple]]:
     """The network on the training part, and (x, y) of the two others, all standardised."""
     table = tables.load(name, task="regression")
-    train, *rest = tables.split(table, split, (0.7, 0.1, 0.2))
+    train, *rest = parts.split(len(table.X), split, (0.7, 0.1, 0.2))
     Y = table.y[:, None]
-    x = np.asarray(tables.Standard.fit(table.X[train]).apply(table.X), np.float32)
-    y = np.asarray(tables.Standard.fit(Y[train]).apply(Y)[:, 0], np.float32)
+    x = np.asarray(parts.Standard.fit(table.X[train]).apply(table.X), np.float32)
+    y = np.asarray(parts.Standard.fit(Y[train]).apply(Y)[:, 0], np.float32)
     net = partial(MLP, (x.shape[1], 16, 16, 16, 1))
     model = bnn(net, (x[train], y[train]), batch=min(BATCH, len(train) // 2 * 2))
     return model, {k: (jnp.asarray(x[i]), jnp.asarray(y[i])) for k, i in zip(("validation", "test"), rest, strict=True)}
