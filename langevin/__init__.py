@@ -55,6 +55,7 @@ _WHERE = {
     "Replica": "samplers.replica",
     "MALA": "samplers.mala",
     "HMC": "samplers.hmc",
+    "GHMC": "samplers.ghmc",
     "MCLMC": "samplers.mclmc",
     "MAMS": "samplers.mams",
     "SMILE": "samplers.smile",
@@ -89,6 +90,9 @@ _WHERE = {
     "BayesianClassifier": "estimators.classifier",
     "Conformal": "estimators.conformal",
     "load": "estimators.files",
+    "evidence": "evidence.entry",
+    "Evidence": "evidence.types",
+    "Normal": "evidence.base",
     "diagnose": "diagnostics.convergence",
     "audit": "diagnostics.audit",
 }

@@ -22,6 +22,7 @@ from langevin.samplers.blackjax import NUTS, BlackJAX
 from langevin.samplers.csgld import CSGLD
 from langevin.samplers.cyclical import Cyclical
 from langevin.samplers.friction import Friction
+from langevin.samplers.ghmc import GHMC
 from langevin.samplers.guard import Guard
 from langevin.samplers.hmc import HMC
 from langevin.samplers.jackknife import Jackknife
@@ -108,6 +109,7 @@ ROWS = {
         Replica(Underdamped(step_size=0.4, friction=2.0), temperatures=(1.0, 1.6, 2.5, 4.0), every=3), fast="none"
     ),
     "mala": Row(MALA(step_size=0.1)),
+    "ghmc": Row(GHMC(step_size=0.7, gamma=0.8), fast="law"),
     "hmc": Row(HMC(step_size=0.3, n_leapfrog=4), thin=4),
     "hmc-mclachlan": Row(HMC(step_size=0.5, n_leapfrog=2, integrator="mclachlan"), thin=4, fast="none"),
     "mclmc": Row(MCLMC(step_size=1.0, length=2.0), thin=8),

@@ -15,6 +15,7 @@ from langevin.evidence.dais import Annealing, bound, dais, log_weights
 from langevin.evidence.ladder import powered, rungs, sigmoid
 from langevin.evidence.local import local
 from langevin.evidence.smc import smc
+from langevin.evidence.stages import stages
 from langevin.evidence.weights import added, checked, log_mean_exp, relative_error, unbiased
 from langevin.experiments._regression import Linear, standard_normal
 from langevin.targets.bayes import Bayes
@@ -181,6 +182,12 @@ def test_midpoint_work_comes_near_and_is_bracketed(key):
         published = mb.stochastic_dais(k_four, target, BASE, ladder=400, particles=64)
     assert float(published.log_z) < float(both.forward.log_z) - 5
     assert published.guarantee == "unbiased-Z"
+
+
+def test_temperatures_at_rest_add_up(key):
+    found = stages(key, bayes(KNOWN, BATCH), BASE, ladder=24, steps=200, particles=32)
+    assert abs(float(found.log_z) - KNOWN.log_z) < 0.1 + 4 * float(found.stderr)
+    assert found.n_data > 32 * 25 * 200 * 2 * BATCH
 
 
 def test_half_steps_tell_a_bias(key):

@@ -54,6 +54,7 @@ AUDITED: dict[str, Callable[[], Any]] = {
     "samadams": _ours("samadams", step_size=0.2, friction=2.0),
     "replica": lambda: named("replica")(named("sgld")(step_size=0.05), temperatures=(1.0, 2.0), every=2),
     "mala": _ours("mala", step_size=0.1),
+    "ghmc": _ours("ghmc", step_size=0.5, gamma=0.8),
     "hmc": _ours("hmc", step_size=0.3, n_leapfrog=4),
     "mclmc": _ours("mclmc", step_size=0.3, length=2.0),
     "smile": _ours("smile", step_size=0.3, length=2.0),

@@ -104,6 +104,44 @@ def annealed(key: Key, target: Any, base: Any, mover: Mover, beta: jax.Array, st
     return jax.vmap(one)(words, starts)
 
 
+class Moved(NamedTuple):
+    """A chain after a step, and what the step saw.
+
+    position, velocity, feed: where the chain is.
+    ratio: the estimate of log p̃ − log q at the midpoint.
+    gain: log N(v̂)/N(v), or with |g|² from two halves.
+    noise: |η∘ half the difference of two halves' gradients|², whose mean is η² tr Cov(g_b).
+    n_data: examples looked at.
+    """
+
+    position: PyTree
+    velocity: PyTree
+    feed: Any
+    ratio: Any
+    gain: Any
+    noise: Any
+    n_data: Any
+
+
+def moved(key: Key, target: Any, base: Any, mover: Mover, beta, theta: PyTree, v: PyTree, feed: Any) -> Moved:
+    """One step at β."""
+    k_draw, k_refresh = jax.random.split(key)
+    eta = mover.pace(beta)
+    x = jax.tree.map(lambda u, e, w: u + 0.5 * e * w, theta, eta, v)
+    batch, feed = target.draw(k_draw, feed)
+    there = base.evaluate((), x)
+    value, grad, apart, n_data = _looked(target, batch, x, halves=mover.score != "midpoint")
+    kick = tree.mul(eta, jax.tree.map(partial(blend, beta), grad, there.grad))
+    off = tree.scale(beta, tree.mul(eta, apart))
+    kicked, noisy = tree.add(v, kick), tree.dot(off, off)
+    theta = jax.tree.map(lambda u, e, w: u + 0.5 * e * w, x, eta, kicked)
+    square = tree.dot(kick, kick) - (noisy if mover.score == "two_batch" else 0.0)
+    gain = -tree.dot(kick, v) - 0.5 * square
+    spare = jnp.sqrt(jnp.maximum(1 - mover.gamma**2, 0.0))
+    v = jax.tree.map(lambda w, z: mover.gamma * w + spare * z, kicked, noise.like(k_refresh, v))
+    return Moved(theta, v, feed, value - there.log_density, gain, noisy, n_data)
+
+
 def _chain(key, target, base, mover, beta, start) -> Scored:
     k_feed, k_start, k_steps = jax.random.split(key, 3)
     words, wrap = noise.words(jax.random.split(k_steps, len(beta) - 1))
@@ -113,25 +151,9 @@ def _chain(key, target, base, mover, beta, start) -> Scored:
     def step(carry, x):
         theta, v, feed, total, heat, count = carry
         word, before, now = x
-        k_draw, k_refresh = jax.random.split(wrap(word))
-        eta = mover.pace(now)
-        x = jax.tree.map(lambda u, e, w: u + 0.5 * e * w, theta, eta, v)
-        batch, feed = target.draw(k_draw, feed)
-        there = base.evaluate((), x)
-        value, grad, apart, n = _looked(target, batch, x, halves=mover.score != "midpoint")
-        grad = jax.tree.map(partial(blend, now), grad, there.grad)
-        kick, off = tree.mul(eta, grad), tree.scale(now, tree.mul(eta, apart))
-        moved = tree.add(v, kick)
-        theta = jax.tree.map(lambda u, e, w: u + 0.5 * e * w, x, eta, moved)
-        noisy = tree.dot(off, off)
-        if mover.score == "midpoint":
-            gain = (now - before) * (value - there.log_density)
-        else:
-            square = tree.dot(kick, kick) - (noisy if mover.score == "two_batch" else 0.0)
-            gain = -tree.dot(kick, v) - 0.5 * square
-        spare = jnp.sqrt(jnp.maximum(1 - mover.gamma**2, 0.0))
-        v = jax.tree.map(lambda w, z: mover.gamma * w + spare * z, moved, noise.like(k_refresh, v))
-        return (theta, v, feed, added(total, gain), heat + 0.5 * noisy, count + n), None
+        new = moved(wrap(word), target, base, mover, now, theta, v, feed)
+        gain = (now - before) * new.ratio if mover.score == "midpoint" else new.gain
+        return (*new[:3], added(total, gain), heat + 0.5 * new.noise, count + new.n_data), None
 
     if mover.recentre:
         carry = _recentred(target, step, carry, (words, beta[:-1], beta[1:]), mover.recentre)
@@ -219,10 +241,10 @@ def midpoint(
     k_start, k_run = jax.random.split(key)
     ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
     mover = Mover(paced(ready.seen, len(beta) - 1, h), gamma, "midpoint", recentre if control == "svrg" else 0)
-    return _meant(_run(k_run, ready.target, base, mover, beta, ready.starts), ready.n_data)
+    return meant(_run(k_run, ready.target, base, mover, beta, ready.starts), ready.n_data)
 
 
-def _meant(scored: Scored, n_data: float) -> Evidence:
+def meant(scored: Scored, n_data: float) -> Evidence:
     """The mean of the scores of chains: estimates of log Z itself."""
     score = scored.score
     n = score.shape[0]
@@ -266,7 +288,7 @@ def two_batch(key: Key, target: Any, base: Any, *, ladder: Any = 1000, particles
     k_start, k_run = jax.random.split(key)
     ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
     mover = Mover(paced(ready.seen, len(beta) - 1, h), 0.0, "two_batch")
-    return _meant(_run(k_run, ready.target, base, mover, beta, ready.starts), ready.n_data)
+    return meant(_run(k_run, ready.target, base, mover, beta, ready.starts), ready.n_data)
 
 
 class Bracket(NamedTuple):
@@ -303,7 +325,7 @@ def bracket(
     down = _run(k_down, ready.target, base, mover, beta[::-1], stayed.position)
     down = down._replace(score=-down.score, n_data=down.n_data + stayed.n_data)
     both = Scored(down.position, 0.5 * (up.score + down.score), down.noise, up.n_data + down.n_data)
-    return Bracket(_meant(up, ready.n_data), _meant(down, 0), _meant(both, ready.n_data))
+    return Bracket(meant(up, ready.n_data), meant(down, 0), meant(both, ready.n_data))
 
 
 class Halved(NamedTuple):
