@@ -137,10 +137,10 @@ def _counter(shape):
 def _seed(seed):
     low = seed.astype(jnp.uint32)
     high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize > 4 else jnp.zeros((), jnp.uint32)
-    return _child(jnp.stack([low, high]), jnp.uint32(0x5EED))
+    return child(jnp.stack([low, high]), jnp.uint32(0x5EED))
 
 
-def _child(data, counter):
+def child(data, counter):
     """A new key (two words of two streams that no `random_bits` uses) for every counter."""
     a = _word(jnp.stack([data[0] ^ jnp.uint32(0x9E3779B9), data[1] ^ jnp.uint32(0x3C6EF372)]), counter)
     b = _word(jnp.stack([data[1] + jnp.uint32(0xDAA66D2B), data[0] + jnp.uint32(0x78DDE6E4)]), counter)
@@ -149,18 +149,18 @@ def _child(data, counter):
 
 @partial(jax.jit, static_argnames="shape", inline=True)
 def _split(data, shape):
-    return _child(data, _counter(tuple(shape)))
+    return child(data, _counter(tuple(shape)))
 
 
 @partial(jax.jit, inline=True)
 def _fold_in(data, number):
-    return _child(data, jnp.asarray(number).astype(jnp.uint32) ^ jnp.uint32(0xA5A5A5A5))
+    return child(data, jnp.asarray(number).astype(jnp.uint32) ^ jnp.uint32(0xA5A5A5A5))
 
 
 def _random_bits(data, width, shape):
     shape = tuple(shape)
     if width == 64:
-        low, high = (_random_bits(_child(data, jnp.uint32(i)), 32, shape) for i in (1, 2))
+        low, high = (_random_bits(child(data, jnp.uint32(i)), 32, shape) for i in (1, 2))
         return low.astype(jnp.uint64) | (high.astype(jnp.uint64) << jnp.uint64(32))
     word = _word(data, _counter(shape))
     return word if width == 32 else (word >> (32 - width)).astype(jnp.dtype(f"uint{width}"))

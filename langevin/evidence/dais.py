@@ -10,7 +10,7 @@ average; how far below depends on them. No step is rejected: the bound is smooth
 is DAVI) and in the parameters of p̃, and each may be learned.
 
 This is an exception to "one loop": the weight lives inside the step, and gradients flow through all of it. Memory for
-them is K states ("scan"), 2√K ("checkpoint"), or nearly none ("reversible", in `evidence.reversible`).
+them is K states ("scan"), 2√K ("checkpoint"), or nearly none ("reversible", in `evidence.reversible`, or a Reversible).
 
 References
 ----------
@@ -36,11 +36,13 @@ from langevin.core.types import Key, PyTree, Scalar
 from langevin.evidence.base import began, examples
 from langevin.evidence.ladder import rungs
 from langevin.evidence.local import local
+from langevin.evidence.reversible import Reversible, trajectory
 from langevin.evidence.types import Evidence
 from langevin.evidence.weights import added, log_mean_exp, unbiased
 from langevin.targets.path import Geometric
 
-Memory = Literal["scan", "checkpoint", "reversible"]
+Memory = Literal["auto", "scan", "checkpoint", "reversible"]
+LONG = 1000  # rungs from which on integers cost less than they save
 
 
 @record
@@ -91,28 +93,36 @@ def log_weight(
     annealing: Annealing,
     theta: PyTree,
     *,
-    memory: Memory = "scan",
+    memory: Memory | Reversible = "auto",
     surrogate: Any = None,
 ) -> Scalar:
     """log w of one chain from a draw θ of the base; path is Geometric(base, target).
 
+    memory: what `grad` keeps; "auto" is "reversible" for long ladders with γ > 0 that is known, else "checkpoint".
     surrogate: a target whose gradients drive the chain in place of the target's; the weight stays valid.
     """
     mass = tree.fill(annealing.mass, theta)
     k_start, k_steps = jax.random.split(key)
     v = jax.tree.map(lambda m, e: jnp.sqrt(m) * e, mass, noise.like(k_start, theta))
     drive = path if surrogate is None else Geometric(path.base, surrogate)
-    if memory == "reversible":
-        from langevin.evidence.reversible import trajectory
-
-        end, gained = trajectory(k_steps, drive, annealing, mass, theta, v)
-    else:
+    memory = _chosen(annealing) if memory == "auto" else memory
+    if memory in ("scan", "checkpoint"):
         end, gained = _scanned(k_steps, drive, annealing, mass, theta, v, memory)
+    else:
+        how = memory if isinstance(memory, Reversible) else None
+        end, gained = trajectory(k_steps, drive, annealing, mass, theta, v, how)
     return path.target.log_density(end) - path.base.log_density(theta) + gained
 
 
 def log_weights(
-    key: Key, target: Any, base: Any, annealing: Annealing, *, particles: int, memory: Memory = "scan", surrogate=None
+    key: Key,
+    target: Any,
+    base: Any,
+    annealing: Annealing,
+    *,
+    particles: int,
+    memory: Memory | Reversible = "auto",
+    surrogate: Any = None,
 ) -> jax.Array:
     """log w of independent chains, (particle,): what to differentiate; `bound` is the log of their mean."""
     k_start, k_run = jax.random.split(key)
@@ -122,7 +132,7 @@ def log_weights(
     return jax.vmap(one)(words, starts)
 
 
-def bound(key: Key, target: Any, base: Any, annealing: Annealing, *, particles: int = 1, memory: Memory = "scan"):
+def bound(key: Key, target: Any, base: Any, annealing: Annealing, *, particles: int = 1, memory: Any = "auto"):
     """log of the mean of S weights: below log Z on average, and smooth in target, base and annealing."""
     return log_mean_exp(log_weights(key, target, base, annealing, particles=particles, memory=memory))
 
@@ -157,7 +167,7 @@ def dais(
 
 @partial(jax.jit, static_argnames="particles")
 def _weighed(key, target, base, annealing, surrogate, *, particles):
-    return log_weights(key, target, base, annealing, particles=particles, surrogate=surrogate)
+    return log_weights(key, target, base, annealing, particles=particles, memory="scan", surrogate=surrogate)
 
 
 def paced(target: Any, base: Any, start: PyTree, beta: jax.Array, mass: Any = 1.0) -> tuple[jax.Array, Any]:
@@ -167,6 +177,14 @@ def paced(target: Any, base: Any, start: PyTree, beta: jax.Array, mass: Any = 1.
     largest = lambda x: jnp.max(ravel_pytree(jax.tree.map(lambda u, m: u / m, x, mass))[0])
     stiff = (1 - beta) * largest(seen.base) + beta * seen.top * largest(seen.curvature)
     return jnp.sqrt(min(0.5, math.sqrt(10 / len(beta))) / stiff), seen.n_eval
+
+
+def _chosen(annealing: Annealing) -> Memory:
+    """What `grad` keeps, by length and γ; a γ that is traced or near no small fraction has no integers."""
+    gamma = annealing.gamma
+    if annealing.length < LONG or isinstance(gamma, jax.core.Tracer) or not 0 < float(gamma) < 1:
+        return "checkpoint"
+    return "reversible" if abs(20 * float(gamma) - round(20 * float(gamma))) < 1e-5 else "checkpoint"
 
 
 def _scanned(key, path, annealing, mass, theta, v, memory):

@@ -12,8 +12,9 @@ On q^{1−β} p̃^β, at rung k with a fresh batch b and g_b the gradient of its
     two_batch   the same with |g|² from two halves of a batch. Unbiased for the energy, but its variance grows with K:
                 of no use, and here for the table.
 
-`variates` anchored at the mode make g_b nearly exact near it (`control="mode"`), or at the chain's own place every
-`recentre` steps (`control="svrg"`; all data each time). The bias of `midpoint` is seen in two ways: a chain annealed
+`variates` anchored at the mode make g_b nearly exact near it, by first order (`control="mode"`) or by second
+("curvature", the choice where the Hessian is small enough to have), or at the chain's own place every `recentre` steps
+("svrg"; all data each time). The bias of `midpoint` is seen in two ways: a chain annealed
 from 1 to 0 is biased the other way (`bracket`), and steps of half the size change it (`halved`).
 
 References
@@ -33,6 +34,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise, tree
 from langevin.core.record import record, replace, static
@@ -46,7 +48,8 @@ from langevin.targets.tempered import blend
 from langevin.targets.variates import Variates, full_sums, variates
 
 Score = Literal["midpoint", "kinetic", "two_batch"]
-Control = Literal["mode", "svrg", "none"]
+Control = Literal["auto", "curvature", "mode", "svrg", "none"]
+PAIRS = 32  # of batches, to see their noise
 
 
 @record
@@ -198,31 +201,89 @@ _run = jax.jit(annealed)
 
 
 class Prepared(NamedTuple):
-    """A target with its control variates, draws of the base, the mode, and the examples that it took to know it."""
+    """What is known before chains start.
+
+    target: with its control variates.
+    starts: draws of the base.
+    seen: the mode and the curvature there.
+    noise: ρ, the variance of a batch's gradient over the curvature, coordinate by coordinate, on average.
+    n_data: the examples that it took to know all this.
+    """
 
     target: Any
     starts: PyTree
     seen: Local
+    noise: Any
     n_data: int
 
 
-def prepared(key: Key, target: Any, base: Any, particles: int, control: Control = "mode") -> Prepared:
-    """Find the mode, and anchor control variates there."""
-    if control not in ("mode", "svrg", "none"):
-        raise ValueError(f"evidence: control is {control!r}; it must be 'mode', 'svrg' or 'none'.")
-    starts = began(key, base, target, particles)
+def prepared(key: Key, target: Any, base: Any, particles: int, control: Control = "auto") -> Prepared:
+    """Find the mode, anchor control variates there, and measure what noise they leave."""
+    if control not in ("auto", "curvature", "mode", "svrg", "none"):
+        raise ValueError(f"evidence: control is {control!r}; it must be 'auto', 'curvature', 'mode', 'svrg' or 'none'.")
+    k_start, k_noise = jax.random.split(key)
+    starts = began(k_start, base, target, particles)
     inner = target.target if isinstance(target, Variates) else target
     seen = local(inner, base, jax.tree.map(lambda u: u[0], starts))
     n_data = int(seen.n_eval) * examples(inner)
+    if control == "auto":
+        control = "mode" if seen.hessian is None else "curvature"
+    if control == "curvature" and seen.hessian is None:
+        raise ValueError(
+            "evidence: control is 'curvature', but there are too many coordinates for a Hessian; use 'mode'."
+        )
     if control != "none":
-        target, n_data = variates(inner, seen.mode), n_data + examples(inner)
-    return Prepared(target, starts, seen, n_data)
+        hessian = _likelihood_hessian(inner, seen) if control == "curvature" else None
+        target, n_data = variates(inner, seen.mode, hessian=hessian), n_data + examples(inner)
+    noisy, looked = _noise(k_noise, target, seen)
+    return Prepared(target, starts, seen, float(noisy), n_data + int(looked))
 
 
-def paced(seen: Local, K: int, h: float | None = None) -> Pace:
-    """Steps for K rungs: h = ½ (1000/K)^½ and at most ½, the exponent that balances lag and heat."""
-    h = min(0.5, 0.5 * math.sqrt(1000 / K)) if h is None else h
-    return Pace(h, tree.scale(seen.top, seen.curvature), seen.base)
+@jax.jit
+def _likelihood_hessian(target, seen: Local):
+    flat, unravel = ravel_pytree(seen.mode)
+    return -seen.hessian - jax.hessian(lambda x: target.prior(unravel(x)))(flat)
+
+
+@jax.jit
+def _noise(key, target, seen: Local):
+    """ρ, from pairs of batches at places about as far from the mode as the posterior's; and examples looked at."""
+
+    def pair(word):
+        k_place, k_start, k_one, k_two = jax.random.split(wrap(word), 4)
+        away = jax.tree.map(lambda z, d: z / jnp.sqrt(d), noise.like(k_place, seen.mode), seen.curvature)
+        place, feed = tree.add(seen.mode, away), target.start(k_start)
+        one, two = (target.evaluate(target.draw(k, feed)[0], place) for k in (k_one, k_two))
+        apart = jax.tree.map(lambda u, v, d: (u - v) ** 2 / (2 * seen.top * d), one.grad, two.grad, seen.curvature)
+        return jnp.mean(ravel_pytree(apart)[0]), one.n_data + two.n_data
+
+    words, wrap = noise.words(jax.random.split(key, PAIRS))
+    each, looked = lax.map(pair, words)
+    return jnp.mean(each), jnp.sum(looked)
+
+
+def paced(ready: Prepared, K: int, score: Score = "midpoint", h: float | None = None, gamma: float | None = None):
+    """The mover for K rungs: h and γ such that lag, heat and the integrator's error are of one size.
+
+    With r = mean D/Q, the lag of β = (k/K)² is about a/(h K), a = 4 d √r, for a Gaussian, the heat d ρ h/8; what noise
+    costs `kinetic` is d ρ h K/2, and the variance of `two_batch` d ρ h K. The integrator's error is O(h²). A share γ of
+    the velocity kept makes h as good, and as hot, as h (1 + γ)/(1 − γ).
+    """
+    seen, rho = ready.seen, max(ready.noise, 1e-12)
+    flat = lambda x: ravel_pytree(x)[0]
+    r, d = float(jnp.mean(flat(seen.curvature) / flat(seen.base))), flat(seen.base).shape[0]
+    if score == "midpoint":
+        wanted = math.sqrt(32 * math.sqrt(r) / (rho * K))
+    elif score == "kinetic":
+        wanted = math.sqrt(8 * math.sqrt(r) / rho) / K
+    else:
+        wanted = (32 * d * r / rho) ** (1 / 3) / K
+    most = min(1.0, (1000 / K) ** (1 / 3))
+    h = min(wanted, most) if h is None else h
+    if gamma is None:
+        faster = min(max(wanted / h, 1.0), 19.0)
+        gamma = (faster - 1) / (faster + 1)
+    return Mover(Pace(h, tree.scale(seen.top, seen.curvature), seen.base), gamma, score)
 
 
 def midpoint(
@@ -232,15 +293,15 @@ def midpoint(
     *,
     ladder: Any = 10_000,
     particles: int = 64,
-    control: Control = "mode",
+    control: Control = "auto",
     h: float | None = None,
-    gamma: float = 0.0,
+    gamma: float | None = None,
     recentre: int = 100,
 ) -> Evidence:
     """log Z by switching work on mini-batches: the mean over chains, consistent, on neither side for sure."""
     k_start, k_run = jax.random.split(key)
     ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
-    mover = Mover(paced(ready.seen, len(beta) - 1, h), gamma, "midpoint", recentre if control == "svrg" else 0)
+    mover = replace(paced(ready, len(beta) - 1, h=h, gamma=gamma), recentre=recentre if control == "svrg" else 0)
     return meant(_run(k_run, ready.target, base, mover, beta, ready.starts), ready.n_data)
 
 
@@ -266,12 +327,12 @@ def stochastic_dais(
     particles: int = 64,
     control: Control = "none",
     h: float | None = None,
-    gamma: float = 0.0,
+    gamma: float | None = None,
 ) -> Evidence:
     """DAIS with mini-batches, as published: a valid bound that warns of how far below log Z noise alone keeps it."""
     k_start, k_run = jax.random.split(key)
     ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
-    mover = Mover(paced(ready.seen, len(beta) - 1, h), gamma, "kinetic")
+    mover = paced(ready, len(beta) - 1, "kinetic", h, gamma)
     scored = _run(k_run, ready.target, base, mover, beta, ready.starts)
     warnings.warn(
         f"stochastic DAIS: the noise of mini-batches alone puts this bound about {float(jnp.mean(scored.noise)):.3g} "
@@ -287,7 +348,7 @@ def two_batch(key: Key, target: Any, base: Any, *, ladder: Any = 1000, particles
     """DAIS with |g|² from two halves of a batch: right on average as K grows, with a variance that grows as well."""
     k_start, k_run = jax.random.split(key)
     ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
-    mover = Mover(paced(ready.seen, len(beta) - 1, h), 0.0, "two_batch")
+    mover = paced(ready, len(beta) - 1, "two_batch", h)
     return meant(_run(k_run, ready.target, base, mover, beta, ready.starts), ready.n_data)
 
 
@@ -311,14 +372,14 @@ def bracket(
     *,
     ladder: Any = 10_000,
     particles: int = 64,
-    control: Control = "mode",
+    control: Control = "auto",
     h: float | None = None,
     settle: float = 0.125,
 ) -> Bracket:
     """Midpoint work forward and back; chains first stay at β = 1 for a share `settle` of the ladder."""
     k_start, k_up, k_stay, k_down = jax.random.split(key, 4)
     ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
-    mover = Mover(paced(ready.seen, len(beta) - 1, h), 0.0)
+    mover = paced(ready, len(beta) - 1, h=h)
     up = _run(k_up, ready.target, base, mover, beta, ready.starts)
     still = jnp.ones(max(2, int(settle * len(beta))), beta.dtype)
     stayed = _run(k_stay, ready.target, base, mover, still, up.position)
@@ -343,12 +404,22 @@ class Halved(NamedTuple):
     z: Any
 
 
-def halved(key: Key, target: Any, base: Any, *, ladder: Any = 10_000, h: float | None = None, **how: Any) -> Halved:
+def halved(
+    key: Key,
+    target: Any,
+    base: Any,
+    *,
+    ladder: Any = 10_000,
+    particles: int = 64,
+    control: Control = "auto",
+    h: float | None = None,
+) -> Halved:
     """A look at the bias of `midpoint`: a change beyond its error says: a longer ladder, or shorter steps."""
-    k_whole, k_half = jax.random.split(key)
-    if h is None:
-        h = float(min(0.5, 0.5 * math.sqrt(1000 / (len(rungs(ladder)) - 1))))
-    whole = midpoint(k_whole, target, base, ladder=ladder, h=h, **how)
-    half = midpoint(k_half, target, base, ladder=ladder, h=h / 4, **how)
+    k_start, k_whole, k_half = jax.random.split(key, 3)
+    ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
+    mover = paced(ready, len(beta) - 1, h=h)
+    short = replace(mover, pace=replace(mover.pace, h=mover.pace.h / 4))
+    whole = meant(_run(k_whole, ready.target, base, mover, beta, ready.starts), ready.n_data)
+    half = meant(_run(k_half, ready.target, base, short, beta, ready.starts), 0)
     change = half.log_z - whole.log_z
     return Halved(whole, half, change, change / jnp.sqrt(half.stderr**2 + whole.stderr**2))

@@ -25,7 +25,7 @@ from jax import lax
 from langevin.core import noise
 from langevin.core.types import Key
 from langevin.evidence.ladder import powered, rungs
-from langevin.evidence.minibatch import Control, Mover, Scored, meant, moved, paced, prepared
+from langevin.evidence.minibatch import Control, Scored, meant, moved, paced, prepared
 from langevin.evidence.types import Evidence
 from langevin.evidence.weights import added
 
@@ -38,7 +38,7 @@ def stages(
     ladder: Any = 32,
     steps: int = 200,
     particles: int = 64,
-    control: Control = "mode",
+    control: Control = "auto",
     h: float | None = None,
 ) -> Evidence:
     """log Z by the trapezoid over temperatures, `steps` steps at each: the mean over particles, consistent.
@@ -48,7 +48,7 @@ def stages(
     k_start, k_run = jax.random.split(key)
     ready = prepared(k_start, target, base, particles, control)
     beta = powered(ladder, 4.0) if isinstance(ladder, int) else rungs(ladder)
-    mover = Mover(paced(ready.seen, steps * len(beta), h))
+    mover = paced(ready, steps * len(beta), h=h)
     scored = _all(k_run, ready.target, base, mover, beta, ready.starts, steps=steps)
     return meant(scored, ready.n_data)
 

@@ -32,8 +32,8 @@ def run(size: str, seed: int) -> Result:
     table = []
     for gamma in (0.0, 0.9):
         for i in range(1, LONGEST[size] + 1):
-            gaps = oracle.gaps(known, 10**i, list(POWERS.values()), gamma)
-            table += [dict(gamma=gamma, c=name, K=10**i, gap=float(g)) for name, g in zip(POWERS, gaps, strict=True)]
+            found = oracle.gaps(known, 10**i, list(POWERS.values()), gamma)
+            table += [dict(gamma=gamma, c=name, K=10**i, gap=float(g)) for name, g in zip(POWERS, found, strict=True)]
     figures = {}
     for gamma, tail in ((0.0, ""), (0.9, "_gamma")):
         for name in POWERS:

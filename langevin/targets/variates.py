@@ -2,11 +2,15 @@ r"""Control variates: mini-batch gradients whose noise vanishes near an anchor a
 
     ĝ(θ) = ∇log π(θ) + G(a) + (N/n) Σ_{i∈b} [∇l_i(θ) − ∇l_i(a)],      G(a) = Σ_{i=1}^N ∇l_i(a),
 
-and the same for the log density with L(a) = Σ l_i(a). Unbiased for every a, with variance O(|θ − a|²) instead of
-O(1). With a fixed at the posterior mode this is SGLD-CV (`variates`); with a moved to the present position now and
-then it is SVRG (`Recentre`). The anchor, L(a) and G(a) live in the feed, one of each a chain. Every example of a
-batch is evaluated at θ and at a, so n_data counts it twice; the full sums of a re-centring, N more examples a chain,
-are not in Info.
+and the same for the log density with L(a) = Σ l_i(a). Unbiased for every a, with variance O(|δ|²), δ = θ − a, in place
+of O(1). With H(a) = Σ ∇²l_i(a) known the second order is taken out as well,
+
+    ĝ(θ) = ∇log π(θ) + G(a) + H(a)δ + (N/n) Σ_{i∈b} [∇l_i(θ) − ∇l_i(a) − ∇²l_i(a)δ],
+
+and the variance is O(|δ|⁴). With a fixed at the posterior mode this is SGLD-CV (`variates`); with a moved to the
+present position now and then it is SVRG (`Recentre`). The anchor, L(a) and G(a) live in the feed, one of each a chain.
+Every example of a batch is evaluated at θ and at a, so n_data counts it twice, and thrice with its second order; the
+full sums of a re-centring, N more examples a chain, are not in Info.
 
 References
 ----------
@@ -22,6 +26,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.flatten_util import ravel_pytree
 
 from langevin.core import place, tree
 from langevin.core.record import record
@@ -46,12 +51,14 @@ class Variates:
     anchor: a, where every chain's anchor starts.
     log_likelihood: L(a), the sum over all data.
     grad: G(a), its gradient.
+    hessian: H(a) over the raveled position, (d, d); None to go by first order.
     """
 
     target: Any
     anchor: PyTree
     log_likelihood: Any
     grad: PyTree
+    hessian: Any = None
 
     def prior(self, position: PyTree) -> Scalar:
         return self.target.prior(position)
@@ -69,19 +76,27 @@ class Variates:
     def evaluate(self, batch: Anchored, position: PyTree) -> Eval:
         n = jax.tree.leaves(batch.inner)[0].shape[0]
         scale = self.target.n / n
-        there = _value_and_grad(self.target, batch.anchor, batch.inner)
         here = _value_and_grad(self.target, position, batch.inner)
         prior = jax.value_and_grad(self.target.prior)(position)
-        whole = (batch.log_likelihood, batch.grad)
+        at = lambda anchor: _value_and_grad(self.target, anchor, batch.inner)
+        whole, looks = (batch.log_likelihood, batch.grad), 2
+        if self.hessian is None:
+            there = at(batch.anchor)
+        else:
+            apart = tree.sub(position, batch.anchor)
+            there = _second(apart, *jax.jvp(at, (batch.anchor,), (apart,)))
+            flat, unravel = ravel_pytree(apart)
+            turned = unravel(self.hessian @ flat)
+            whole, looks = _second(apart, whole, (tree.dot(batch.grad, apart), turned)), 3
         value, grad = tree.add(prior, tree.axpy(scale, tree.sub(here, there), whole))
-        return Eval(value, grad, jnp.asarray(2 * n, jnp.int32))
+        return Eval(value, grad, jnp.asarray(looks * n, jnp.int32))
 
     def parts(self, batch: Anchored, n: int) -> tuple[Batch, ...]:
         return tuple(batch._replace(inner=part) for part in self.target.parts(batch.inner, n))
 
 
-def variates(target, anchor: PyTree) -> Variates:
-    """The target with control variates at `anchor`; all data are looked at once."""
+def variates(target, anchor: PyTree, *, hessian: Any = None) -> Variates:
+    """The target with control variates at `anchor`, of second order with a Hessian; all data are looked at once."""
     missing = [name for name in ("prior", "likelihood", "data", "n") if not hasattr(target, name)]
     if missing:
         raise TypeError(
@@ -89,7 +104,15 @@ def variates(target, anchor: PyTree) -> Variates:
             f"has no {missing[0]}."
         )
     anchor = jax.tree.map(lambda u: jnp.asarray(u, jnp.result_type(u)), anchor)  # not weakly typed
-    return Variates(target, anchor, *_sums(target, anchor))
+    value, grad = _sums(target, anchor)
+    return Variates(target, anchor, value, grad, hessian)
+
+
+def _second(apart: PyTree, first: tuple, slope: tuple) -> tuple:
+    """Value and gradient at a + δ to second order, from those at a and their slopes (g·δ, Hδ)."""
+    value, grad = first
+    rise, turned = slope
+    return value + rise + 0.5 * tree.dot(turned, apart), tree.add(grad, turned)
 
 
 class Recentre:
@@ -108,6 +131,10 @@ class Recentre:
         if not isinstance(target, Variates):
             raise TypeError(
                 f"Recentre: the target must be made by `variates`, outermost, but it is {type(target).__name__}."
+            )
+        if target.hessian is not None:
+            raise ValueError(
+                "Recentre: the Hessian of the variates is that of one anchor; leave it out to move anchors."
             )
         before = done - chunk.info.ok.shape[1]
         if done // self.every == before // self.every:
