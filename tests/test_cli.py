@@ -65,3 +65,44 @@ def test_mistakes_get_one_sentence_and_exit_code_2(words, sentence):
     assert done.returncode == 2
     assert sentence in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+SCRIPT = """
+import jax.numpy as jnp
+import langevin as lv
+from langevin.targets.zoo import Gaussian
+target, base = Gaussian(jnp.ones(2), jnp.full(2, 0.5)), lv.Normal(jnp.zeros(2), 2.0)
+"""
+
+
+def test_evidence_of_a_script(tmp_path):
+    script, file = tmp_path / "model.py", tmp_path / "e.json"
+    script.write_text(SCRIPT)
+    words = ["evidence", str(script), "--method", "importance", "--method", "laplace", "--method", "bridge"]
+    out = runner.invoke(app, [*words, "--json", str(file)])
+    assert out.exit_code == 0, out.output
+    first, second, third = json.loads(file.read_text())["table"]
+    assert abs(first["log_z"]) < 5 * first["stderr"]
+    assert first["guarantee"] == "unbiased-Z"
+    assert abs(second["log_z"]) < 1e-3
+    assert "needs draws of the target" in third["words"]
+    assert "no answer" in out.output
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nothing.py"], "there is no file nothing.py"),
+        (["model.py", "--method", "magic"], "there is no method 'magic'; there are smc, ais"),
+        (["empty.py"], "has no 'target'; a script sets `target` and `base`"),
+        (["."], "is a model; say what it is to explain by --data"),
+        (["model.py", "--method", "bridge"], "no method gave an answer; evidence: bridge needs draws"),
+    ],
+)
+def test_evidence_says_what_is_wrong(words, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(SCRIPT)
+    (tmp_path / "empty.py").write_text("")
+    out = runner.invoke(app, ["evidence", *words, "--quiet"])
+    assert out.exit_code == 2
+    assert sentence in " ".join(out.output.split())

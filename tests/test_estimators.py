@@ -5,6 +5,7 @@ import pickle
 import warnings
 from functools import partial
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -320,6 +321,17 @@ def test_chains_go_on_as_if_they_had_not_stopped(fitted, tmp_path):
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
     with pytest.raises(ValueError, match="pass the same table"):
         model.more(X[:50], y[:50], 3)
+
+
+def test_the_posterior_is_a_target_and_the_prior_its_base(fitted):
+    """At draws of the prior, log p̃ − log q is the log likelihood, and a weight of two counts it twice."""
+    _, X, y = fitted
+    twice = np.full(len(y), 2.0)
+    (one, base), (two, _) = Regressor().target(X, y), Regressor().target(X, y, twice)
+    place = jax.tree.map(lambda u: u[0], base.exact(lv.key(0), 1))
+    likelihood = [float(t.log_density(place)) - float(base.log_density(place)) for t in (one, two)]
+    np.testing.assert_allclose(likelihood[1], 2 * likelihood[0], rtol=1e-4)
+    assert one.n <= len(y)
 
 
 # --- conformal ------------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""The command line: `langevin fit | predict | report | compare | audit | kernels | cite | bench | reproduce`."""
+"""The command line, `langevin`: fit, predict, report, compare, evidence, audit, kernels, cite, bench, reproduce."""
 
 from __future__ import annotations
 
 import typer
 
-from langevin.cli import figures, models, samplers
+from langevin.cli import evidence, figures, models, samplers
 from langevin.cli.shared import fail
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app.command(context_settings=_more)(models.fit)
 app.command()(models.predict)
 app.command()(models.report)
 app.command()(models.compare)
+app.command()(evidence.evidence)
 app.command(context_settings=_more)(samplers.audit)
 app.command()(samplers.kernels)
 app.command()(samplers.cite)

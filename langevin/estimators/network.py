@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -29,6 +30,7 @@ from langevin.diagnostics import uncertainty
 from langevin.estimators import files
 from langevin.estimators.columns import Columns, merged, names_of, raw_columns
 from langevin.estimators.planned import Planned
+from langevin.evidence.base import Normal
 from langevin.models.bnn import BNN, Kind, bnn
 from langevin.models.nets import MLP
 from langevin.tune.plan import Plan
@@ -174,6 +176,17 @@ class NetworkEstimator(Planned):
         self.seconds_ = time.perf_counter() - began
         self._model_ = model
         return self._calibrated(take(held if len(held) else train))
+
+    def target(self, X, y, sample_weight=None) -> tuple[Any, Normal]:
+        """The posterior of the network on a table as a target, and its prior as a base: for `langevin.evidence`."""
+        own = clone(self)
+        X, y = own._checked(X, y)
+        weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        raw, y, weight = merged(raw_columns(X), y, weight)
+        numbers = own._targets(y, weight)
+        model = own._model(Columns.fit(raw, weight).encoded(raw), numbers)
+        prior = Normal(jax.tree.map(jnp.zeros_like, model.position), model.target.log_prior.scale)
+        return own._weighed(model.target, weight), prior
 
     def _net(self) -> BNN:
         """The network to predict with; a loaded or unpickled estimator builds it anew."""
