@@ -13,6 +13,7 @@ from langevin.evidence import oracle
 from langevin.evidence.base import Normal, began
 from langevin.evidence.dais import Annealing, bound, dais, log_weights
 from langevin.evidence.ladder import powered, rungs, sigmoid
+from langevin.evidence.learn import learned
 from langevin.evidence.local import local
 from langevin.evidence.smc import smc
 from langevin.evidence.stages import stages
@@ -142,6 +143,34 @@ def test_dais_finds_its_steps(key):
     assert found.guarantee == "unbiased-Z"
     assert found.n_grad >= 200 * 64
     assert found.n_data >= 200 * 64 * N
+
+
+def tempered_noise(target, log_variance):
+    return replace(target, log_likelihood=Linear(log_variance))
+
+
+def test_the_bound_is_learned(key):
+    """Ladder, steps, γ and base climb, and with them log σ² to where the evidence is greatest; what is held stays."""
+    k_climb, k_before, k_after = jax.random.split(key, 3)
+    how, begin = Annealing(powered(6)[1:], 0.1, 0.5), jnp.asarray(-0.7)
+    base = Normal(jnp.asarray(KNOWN.mode, jnp.float32) + 0.2, 0.5)
+    options = dict(steps=300, rate=0.02, model=tempered_noise, parameters=begin)
+    found = learned(k_climb, bayes(KNOWN), base, how, **options)
+    weigh = jax.jit(lambda k, s, q, a: log_weights(k, bayes(KNOWN, log_variance=s), q, a, particles=512))
+    before, after = weigh(k_before, begin, base, how), weigh(k_after, found.model, found.base, found.annealing)
+    sigma = float(np.exp(0.5 * found.model))
+    truth = oracle.Regression(KNOWN.X, KNOWN.y, sigma=sigma).log_z
+    assert float(jnp.mean(after)) > truth - 0.5
+    assert float(jnp.mean(before)) < truth - 20
+    best = max(
+        np.linspace(-0.5, 0.5, 101), key=lambda s: oracle.Regression(KNOWN.X, KNOWN.y, sigma=np.exp(s / 2)).log_z
+    )
+    assert abs(float(found.model) - best) < 0.1
+    assert found.annealing.mass.shape == (D,)
+    np.testing.assert_array_equal(found.annealing.mass, 1.0)
+    assert float(found.annealing.beta[-1]) == 1.0
+    with pytest.raises(ValueError, match="no part 'speed'; there are rises"):
+        learned(k_climb, bayes(KNOWN), base, how, parts=("speed",))
 
 
 # --- mini-batches -----------------------------------------------------------------------------------------------------

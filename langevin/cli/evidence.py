@@ -59,7 +59,7 @@ def evidence(
         fail(f"evidence: there is no method {unknown[0]!r}; there are {', '.join(METHODS)}.")
     rows = []
     for key, name in zip(jax.random.split(noise.key(seed), len(chosen)), chosen, strict=True):
-        began, row = time.perf_counter(), {"method": name}
+        began, row = time.perf_counter(), dict[str, Any](method=name)
         with (
             Console(stderr=True, quiet=quiet).status(f"evidence by {name}"),
             warnings.catch_warnings(record=True) as said,
