@@ -24,6 +24,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of scikit-learn's checks the fast suite has all for a regressor, and a classifier's own for a classifier."""
+    for item in items:
+        if item.name.startswith("test_scikit_learn_agrees[BayesianClassifier") and "classif" not in item.name[40:]:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def key(request):
     """A fixed key of the fast generator, different for every test."""

@@ -95,7 +95,7 @@ ROWS = {
     "psgld-none": Row(quietly(PSGLD, step_size=0.05, correction="none"), thin=24, fast="law"),
     "monge": Row(Monge(step_size=0.05, alpha=0.3), thin=24, fast="law"),
     "monge-pec": Row(Monge(step_size=0.025, alpha=0.3, correction="pec"), thin=48, fast="none"),
-    "shampoo": Row(Shampoo(step_size=0.05, epsilon=1.0, largest=3), thin=24, fast="law"),
+    "shampoo": Row(Shampoo(step_size=0.05, epsilon=1.0, largest=3), thin=24, fast="none"),
     "riemannian-block": Row(Riemannian(step_size=0.05, metric=Block(1.0)), thin=24, fast="none"),
     "riemannian": Row(Riemannian(step_size=0.05, metric=Position(Gentle())), thin=24, fast="law"),
     "riemannian-windowed": Row(Riemannian(step_size=0.05, metric=Windowed(1.0, window=100)), thin=24, fast="law"),

@@ -70,6 +70,7 @@ def test_an_order_too_high_is_named():
     assert "not h^2 as it claims" in result.verdict
 
 
+@pytest.mark.slow
 def test_a_temperature_ignored_is_named_for_any_object_with_init_and_step():
     result = audit(Stuck(), FEW, "quick")
     assert not result.passed

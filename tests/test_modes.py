@@ -99,6 +99,7 @@ def test_replicas_compose(key):
     assert Replica(MALA()).law().kind == "exact"
 
 
+@pytest.mark.slow
 def test_contours_cross_a_barrier_and_weights_undo_it(key):
     """SGLD stays in the lighter mode. With φ learnt and then left alone, weighted draws have the weights of both."""
     k_plain, k_learn, *k_runs = jax.random.split(key, 4)

@@ -87,6 +87,7 @@ def test_fisher_keeps_what_a_chain_has_tuned(regression, key):
     assert after is states
 
 
+@pytest.mark.slow
 def test_settling_follows_the_energy_error_asked_for(network, key):
     """A hundredth of the energy variance means 100^(1/6) = 2.15 shorter steps; starts and lengths are the same."""
     k_start, k_ascent, k_init, k_tune = jax.random.split(key, 4)

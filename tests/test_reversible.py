@@ -132,6 +132,7 @@ def test_the_gradient_is_the_scans():
     assert apart(grads, wanted) < 1e-5
 
 
+@pytest.mark.slow
 def test_every_cotangent_in_double_precision():
     """Of weights, base, θ, β, η, γ and M, each to ten digits: over a segment of 383 steps and a rest."""
     with jax.enable_x64(True):

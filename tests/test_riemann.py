@@ -111,7 +111,9 @@ def closed_form(name, position):
     return jnp.concatenate(out)
 
 
-@pytest.mark.parametrize("name", ["smooth", "li", "block", "steep block", "low rank"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("smooth", marks=pytest.mark.slow), "li", "block", "steep block", "low rank"]
+)
 def test_gamma_by_autodiff_is_the_closed_form(name):
     """Both in float64: equal to 1e-6 relative, and our own `exact` with them."""
     with jax.enable_x64(True):
@@ -131,7 +133,7 @@ def test_gamma_of_a_metric_of_position_alone_is_closed(name):
     np.testing.assert_allclose(gamma_by_autodiff(metric, place()), ours, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["kronecker", "low rank per leaf", "smooth"])
+@pytest.mark.parametrize("name", [pytest.param("kronecker", marks=pytest.mark.slow), "low rank per leaf", "smooth"])
 def test_probes_are_unbiased_and_end_point_noise_is_not_for_dense_metrics(name, key):
     """Shampoo's Γ by probes: Hutchinson, finite differences and Fixman's noise within 4 standard errors of autodiff."""
     metric, position, n = METRICS[name], place(), 20_000
@@ -449,6 +451,7 @@ def test_n_data_counts_both_batches(key):
     assert (int(info.n_grad), int(info.n_data)) == (3, 16 + 2 + 2)
 
 
+@pytest.mark.slow
 def test_the_metric_batch_is_the_same_at_both_points_and_not_the_drifts(key):
     """On data whose gradients differ example by example, seen at both points of hk2."""
     seen = []

@@ -301,6 +301,7 @@ def posterior():
     return tuned, advance(k_run, tuned, target, states, length=400, thin=10), data, truth
 
 
+@pytest.mark.slow
 def test_damping_is_a_stiffer_prior_that_goes_as_far(key):
     """κ times the prior's precision, and L longer by √κ: in units of the prior's scale as long as without."""
     d = 10

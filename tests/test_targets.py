@@ -588,6 +588,7 @@ def test_numpyro_eight_schools(key):
     np.testing.assert_allclose(x["theta"], x["mu"] + x["tau"] * x["t"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_numpyro_subsampling(key):
     """Batches of one average to the exact density; parts halve a batch; draws differ; a run works."""
     pytest.importorskip("numpyro")

@@ -66,6 +66,7 @@ def test_window_finds_the_metric(dense, key):
     assert abs(float(np.mean(run.info.acceptance)) - 0.8) < 0.15
 
 
+@pytest.mark.slow
 def test_window_of_nuts_is_blackjax_own(key):
     pytest.importorskip("blackjax")
     target = Gaussian.conditioned(3, 100.0)
