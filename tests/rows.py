@@ -123,7 +123,7 @@ ROWS = {
     ),
     "thin": Row(Thin(SGLD(step_size=0.05), n=4), thin=6, fast="none"),
     "guard": Row(Guard(SGLD(step_size=0.05)), thin=24),
-    "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, fast="law"),
+    "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, fast="none"),
     "blackjax-mala": Row(BlackJAX("mala", {"step_size": 0.1}), fast="none"),
     "cyclical": Row(Cyclical(SGLD(step_size=0.05), period=64), skip="its law is per cycle: test_cyclical.py"),
     "ascend": Row(Ascend(), skip="it samples no law: test_tune.py looks for the mode"),

@@ -85,6 +85,7 @@ def test_weights_and_groups():
     assert result.figures["ksd_p_normal"] > 0.01, "what is not collected does not count"
 
 
+@pytest.mark.slow
 def test_a_wrong_law_that_is_named_is_met_and_not_called_right():
     from langevin.samplers.msgld import MSGLD
 

@@ -45,6 +45,7 @@ def weighted(values, log_weight, group=1):
     return mean, (top - mean * bottom).std() / bottom.mean() / np.sqrt(len(top))
 
 
+@pytest.mark.slow
 def test_replicas_mix_where_sgld_does_not(key):
     """All chains start in the lighter mode. SGLD stays; the cold replica finds the weights of both by z-score."""
     k_plain, k_replica = jax.random.split(key)

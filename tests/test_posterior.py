@@ -147,6 +147,7 @@ def build(key):
     return MLP((1, 4, 1), key, jnp.tanh)
 
 
+@pytest.mark.slow
 def test_a_network_is_predicted_from_disk(net, tmp_path):
     options = dict(target=net.target, start=net.starts(noise.key(2, impl="hash"), 2), draws=20, kernel=KERNEL)
     one, two = draw(**options), draw(store=tmp_path / "run", **options)
