@@ -47,6 +47,17 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
+def untold():
+    """Warnings that are given once a process are given again here, and to no test after it."""
+    from langevin.core import kernel
+
+    before = set(kernel.TOLD)
+    kernel.TOLD.clear()
+    yield
+    kernel.TOLD.update(before)
+
+
+@pytest.fixture
 def key(request):
     """A fixed key of the fast generator, different for every test."""
     from langevin.core import noise

@@ -7,7 +7,7 @@ import pytest
 from noisy import Noisy
 
 from langevin.core.advance import advance
-from langevin.core.kernel import TOLD, replace
+from langevin.core.kernel import replace
 from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.samplers.friction import Friction
@@ -144,8 +144,7 @@ def test_sgrhmc_takes_its_metric_from_a_batch_of_its_own(key):
     assert abs(shared - 1) / shared_se > 10
 
 
-def test_sgrhmc_without_gamma_says_so_once():
-    TOLD.clear()
+def test_sgrhmc_without_gamma_says_so_once(untold):
     with pytest.warns(UserWarning, match="not p"):
         kernel = SGRHMC(correction="none")
     kernel = replace(kernel, step_size=0.1)

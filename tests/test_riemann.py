@@ -10,7 +10,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy.special import ndtr
 
-from langevin.core import divergence, kernel, noise, tree
+from langevin.core import divergence, noise, tree
 from langevin.core.advance import advance
 from langevin.core.kernel import replace
 from langevin.core.run import begin_all
@@ -324,8 +324,7 @@ def test_the_default_correction_follows_metric_and_target():
     assert Riemannian(metric=Windowed()).resolved(batched) == "none"
 
 
-def test_a_wrong_law_warns_once_and_names_it():
-    kernel.TOLD.clear()
+def test_a_wrong_law_warns_once_and_names_it(untold):
     with pytest.warns(UserWarning, match=r"p\^\(1/T\)/D, D = 1/√\(g² \+ λ²\), not p\^\(1/T\).*correction='pec'"):
         PSGLD(correction="none")
     PSGLD(correction="none")  # warnings are errors here: a second one would fail

@@ -16,7 +16,7 @@ from langevin.core import noise
 from langevin.core.advance import advance
 from langevin.core.integrators import INTEGRATORS
 from langevin.core.isokinetic import Point, force_of, glide
-from langevin.core.kernel import TOLD, PerChain, replace
+from langevin.core.kernel import PerChain, replace
 from langevin.core.metric import Diagonal, Identity, Spiked
 from langevin.core.run import begin_all
 from langevin.core.target import Density
@@ -503,8 +503,7 @@ def published(**how):
         return SMILE(variant="published", **how)
 
 
-def test_published_warns_once():
-    TOLD.clear()
+def test_published_warns_once(untold):
     with pytest.warns(UserWarning, match=r"no law that is known.*take variant='corrected'") as told:
         kernel = SMILE(variant="published")
     assert len(told) == 1

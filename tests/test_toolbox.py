@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from langevin.core import kernel as kernels
 from langevin.core import noise
 from langevin.core.kernel import PerChain, replace, spread
 from langevin.core.record import record
@@ -380,8 +379,7 @@ def test_laplace_off_a_gaussian_and_on_trees():
     np.testing.assert_allclose(float(found.log_z) - math.lgamma(50), -1 / 600, atol=1e-4)
 
 
-def test_harmonic_warns_and_is_far_off(key):
-    kernels.TOLD.clear()
+def test_harmonic_warns_and_is_far_off(key, untold):
     k_draws, k_none = jax.random.split(key)
     draws = correlated(k_draws, 0.0)
     with pytest.warns(UserWarning, match="variance of the harmonic mean is infinite"):
