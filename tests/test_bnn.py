@@ -46,7 +46,9 @@ def test_likelihoods_are_scipys(kind):
     np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] if k in ("gaussian", "poisson") else []) for k in KINDS]
+)
 def test_minibatches_are_unbiased(kind):
     """The mean over all parts of a split of the data is the whole, value and gradient, the prior counted once."""
     m, _ = model(kind, batch=5)

@@ -52,6 +52,7 @@ def extrapolated(key, kernel, *, thin, order, weighted=True):
     return (p * half - whole) / (p - 1), np.hypot(p * half_se, whole_se) / (p - 1)
 
 
+@pytest.mark.slow
 def test_a_chain_must_be_left_out_of_its_own_metric(key):
     """Two chains, λ = 0.1: leave-one-out has variance 1 as h → 0, the self-included metric has not."""
     k_out, k_in = jax.random.split(key)

@@ -213,6 +213,7 @@ def test_a_character_changes_only_what_comes_after_it(key):
         Transformer(11, jax.random.key(0), width=10, heads=4)
 
 
+@pytest.mark.slow
 def test_a_window_is_one_example_whose_characters_add_up(key):
     sizes = dict(context=8, width=8, depth=1, heads=2)
     windows = np.arange(54).reshape(6, 9) % 5

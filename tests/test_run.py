@@ -57,7 +57,7 @@ def same(a, b):
 # --- results do not depend on how the loop is cut ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("thin", [1, 3])
+@pytest.mark.parametrize("thin", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_draws_do_not_depend_on_chunks(thin):
     one, *others = (go(thin=thin, chunk=chunk) for chunk in (50, 7, 100))
     for other in others:

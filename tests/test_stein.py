@@ -33,6 +33,7 @@ def test_it_is_what_autodiff_says(kernel, key):
     np.testing.assert_allclose(ksd(x, s, kernel=kernel, statistic="U", length=1.3).squared, off, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_blocks_do_not_matter(key):
     x = jax.random.normal(key, (BLOCK + 37, 2))
     u = by_hand(x, -x, "imq", 1.0)
