@@ -13,9 +13,9 @@ from langevin.evidence import oracle
 from langevin.evidence.base import Normal, began
 from langevin.evidence.dais import Annealing, bound, dais, log_weights
 from langevin.evidence.ladder import powered, rungs, sigmoid
-from langevin.evidence.learn import learned
+from langevin.evidence.learn import closed, learned, opened
 from langevin.evidence.local import local
-from langevin.evidence.smc import smc
+from langevin.evidence.smc import _resampled, smc
 from langevin.evidence.stages import stages
 from langevin.evidence.weights import added, checked, log_mean_exp, relative_error, unbiased
 from langevin.experiments._regression import Linear, standard_normal
@@ -99,7 +99,7 @@ def test_dais_meets_its_expectation(key, gamma):
 
 def test_dais_is_unbiased_for_any_steps(key):
     """E w = Z with a mass, a ladder and steps that are far from good."""
-    how = Annealing(powered(8)[1:], 0.15, 0.5, jnp.array([0.5, 1.0, 2.0]))
+    how = Annealing(powered(4)[1:], 0.15, 0.9, jnp.array([0.1, 1.0, 4.0]))
     base = Normal(jnp.asarray(KNOWN.mode, jnp.float32), 0.4)
     log_w = jax.jit(lambda k: log_weights(k, bayes(KNOWN), base, how, particles=4096))(key)
     assert abs(z(np.exp(np.asarray(log_w, np.float64) - KNOWN.log_z), 1.0)) < 5
@@ -143,6 +143,14 @@ def test_dais_finds_its_steps(key):
     assert found.guarantee == "unbiased-Z"
     assert found.n_grad >= 200 * 64
     assert found.n_data >= 200 * 64 * N
+
+
+def test_numbers_without_bounds_are_the_same_numbers():
+    how = Annealing(powered(6)[1:], jnp.linspace(0.1, 0.3, 6), 0.7, jnp.array([0.5, 1.0, 2.0]))
+    again, base = closed(opened(how, Normal(jnp.ones(D), 0.4)))
+    for name in ("beta", "step_size", "gamma", "mass"):
+        np.testing.assert_allclose(getattr(again, name), getattr(how, name), rtol=1e-5)
+    np.testing.assert_allclose(base.scale, 0.4, rtol=1e-5)
 
 
 def tempered_noise(target, log_variance):
@@ -204,7 +212,8 @@ def test_midpoint_work_comes_near_and_is_bracketed(key):
     assert abs(float(found.log_z) - KNOWN.log_z) < 0.1 + 4 * float(found.stderr)
     assert found.guarantee == "consistent"
     both = mb.bracket(k_two, target, BASE, ladder=400, particles=64)
-    assert float(both.forward.log_z) < KNOWN.log_z < float(both.reverse.log_z)
+    assert float(both.forward.log_z) < KNOWN.log_z < float(both.reverse.log_z) < KNOWN.log_z + 5
+    assert abs(float(both.middle.log_z) - KNOWN.log_z) < 0.1 + 4 * float(both.middle.stderr)
     svrg = mb.midpoint(k_three, target, BASE, ladder=1000, particles=32, control="svrg")
     assert abs(float(svrg.log_z) - KNOWN.log_z) < 0.2 + 4 * float(svrg.stderr)
     with pytest.warns(UserWarning, match="alone puts this bound about .* nats below"):
@@ -229,6 +238,16 @@ def test_second_order_leaves_no_noise_on_a_quadratic(key):
         mb.prepared(jax.random.clone(k_again), target, BASE, 4, how).noise for how in ("none", "mode", "curvature")
     ]
     assert noises[0] > 4 * noises[1] > 16 * noises[2]
+
+
+def test_the_noise_of_batches_is_measured(key):
+    """ρ against the covariance of single examples' gradients at the mode, the places' own spread added."""
+    ready = [mb.prepared(k, bayes(KNOWN, BATCH), BASE, 4, "none") for k in jax.random.split(key, 8)]
+    seen, X = ready[0].seen, KNOWN.X
+    left = (KNOWN.y - X @ np.asarray(seen.mode)) ** 2 + (X**2 / np.asarray(seen.curvature)).sum(1)
+    variance = N**2 / BATCH * (left[:, None] * X**2).mean(0)
+    exact = np.mean(variance / (float(seen.top) * np.asarray(seen.curvature)))
+    assert abs(np.mean([r.noise for r in ready]) / exact - 1) < 5 * np.sqrt(2 / (D * 8 * mb.PAIRS))
 
 
 def test_temperatures_at_rest_add_up(key):
@@ -272,13 +291,24 @@ def test_the_gradient_of_the_evidence_survives_minibatches(key):
 
 
 def test_smc_finds_log_z(key):
-    k_one, k_two = jax.random.split(key)
+    k_one, k_two, k_three = jax.random.split(key, 3)
     found = smc(k_one, Banana(), Normal(jnp.zeros(2), 5.0), particles=1024)
     assert abs(float(found.log_z)) < 5 * float(found.stderr) < 0.5
     assert found.guarantee == "consistent"
     fixed = smc(k_two, Banana(), Normal(jnp.zeros(2), 5.0), particles=1024, ladder=8, kernel=lv.HMC(0.5, n_leapfrog=4))
     assert abs(float(fixed.log_z)) < 5 * float(fixed.stderr)
     assert fixed.guarantee == "unbiased-Z"
+    half = smc(k_three, Banana(), Normal(jnp.zeros(2), 5.0), particles=1024, ladder=8)
+    assert half.guarantee == "consistent"  # the particles set their kernel
+
+
+def test_resampling_goes_by_weight(key):
+    """Systematic: every particle as often as its weight says, to within one; islands keep to themselves."""
+    weight = np.random.default_rng(0).gamma(1.0, size=(2, 50))
+    log_z, kept = _resampled(key, jnp.log(jnp.asarray(weight)).reshape(-1), jnp.arange(100), islands=2, moves=1)
+    counts = np.bincount(np.asarray(kept), minlength=100).reshape(2, 50)
+    assert np.abs(counts - 50 * weight / weight.sum(1, keepdims=True)).max() < 1 + 1e-3
+    np.testing.assert_allclose(log_z, np.log(weight.mean(1)), rtol=1e-4)
 
 
 # --- pieces and words -------------------------------------------------------------------------------------------------
