@@ -12,6 +12,7 @@ log Z: steps are the library's own, batches 100. A figure is the root of the mea
 Problems: the paper's regression (n = 10,000, d = 10, log Z exact); logistic regression (n = 10,000, d = 5, log Z by
 importance sampling from a wide Laplace approximation); a network 1-4-1 (n = 1,000, tanh, 13 weights, σ = 0.1 known;
 log Z by the library's sequential Monte Carlo, with its error; no Zig-Zag, for a network's gradients have no bound).
+`--data logistic` runs one of them alone.
 
 Figures: `rmse_<method>_G1e6`, `_G1e7` on the regression, `rmse_<problem>_<method>_…` on the others, and
 `gradient_<method>`, d log Z/d log σ² of the regression over the exact one by chains of 2,000 rungs.
@@ -34,6 +35,7 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.record import replace
+from langevin.data.files import DataError
 from langevin.diagnostics.result import Result
 from langevin.evidence import minibatch as mb
 from langevin.evidence import stages, zigzag
@@ -68,11 +70,16 @@ class Problem(NamedTuple):
     stderr: float
 
 
-def run(size: str, seed: int) -> Result:
+def run(size: str, seed: int, *, data: str | None = None) -> Result:
     names, budgets, chains = SIZES[size]
+    if data is not None and data not in PROBLEMS:
+        raise DataError(f"evidence-minibatch: there is no problem {data!r}; there are {', '.join(PROBLEMS)}.")
+    names = names if data is None else (data,)
     k_problems, k_runs, k_gradient = jax.random.split(noise.key(seed), 3)
     table = []
-    for i, name in enumerate(names):
+    for i, name in enumerate(PROBLEMS):
+        if name not in names:
+            continue
         problem = PROBLEMS[name](jax.random.fold_in(k_problems, i))
         for G in budgets:
             for j, method in enumerate(METHODS):
@@ -84,7 +91,8 @@ def run(size: str, seed: int) -> Result:
     for row in table:
         head = "rmse" if row["problem"] == "regression" else f"rmse_{row['problem']}"
         figures[f"{head}_{row['method']}_G1e{round(math.log10(row['G']))}"] = row["rmse"]
-    figures |= gradients(k_gradient, 2000 if size != "quick" else 200)
+    if "regression" in names:
+        figures |= gradients(k_gradient, 2000 if size != "quick" else 200)
     bars = {k: v for k, v in BARS.items() if k in figures}
     result = Result("evidence-minibatch", figures, table, bars=bars)
     result.drawing = partial(draw, table)
