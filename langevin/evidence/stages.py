@@ -25,9 +25,11 @@ from jax import lax
 from langevin.core import noise
 from langevin.core.types import Key
 from langevin.evidence.ladder import powered, rungs
-from langevin.evidence.minibatch import Control, Scored, meant, moved, paced, prepared
+from langevin.evidence.minibatch import meant
+from langevin.evidence.ready import Control, paced, prepared
 from langevin.evidence.types import Evidence
 from langevin.evidence.weights import added
+from langevin.evidence.work import Scored, moved
 
 
 def stages(
@@ -64,7 +66,6 @@ def _chain(key, target, base, mover, beta, start, steps) -> Scored:
     k_feed, k_start, k_steps = jax.random.split(key, 3)
     words, wrap = noise.words(jax.random.split(k_steps, len(beta)))
     zero = jnp.zeros(())
-    later = jnp.arange(steps) >= steps // 2
 
     def rest(carry, x):
         """The steps at one temperature; their later half gives ū."""
@@ -74,11 +75,11 @@ def _chain(key, target, base, mover, beta, start, steps) -> Scored:
 
         def step(carry, x):
             theta, v, feed, total, count = carry
-            word, counts = x
-            new = moved(again(word), target, base, mover, now, theta, v, feed)
-            return (*new[:3], added(total, jnp.where(counts, new.ratio, 0.0)), count + new.n_data), None
+            i, word = x
+            new = moved(again(word), target, base, mover, now, i, theta, v, feed)
+            return (*new[:3], added(total, jnp.where(i >= steps // 2, new.ratio, 0.0)), count + new.n_data), None
 
-        carry, _ = lax.scan(step, (theta, v, feed, (zero, zero), count), (inner, later))
+        carry, _ = lax.scan(step, (theta, v, feed, (zero, zero), count), (jnp.arange(steps), inner))
         theta, v, feed, (total, _), count = carry
         return (theta, v, feed, count), total / (steps - steps // 2)
 

@@ -25,7 +25,7 @@ from langevin.core import noise
 from langevin.diagnostics.result import Result
 from langevin.evidence import oracle
 from langevin.evidence.dais import Annealing, log_weights
-from langevin.evidence.minibatch import Mover, Pace, annealed
+from langevin.evidence.work import Mover, Pace, annealed
 from langevin.experiments import _regression as paper
 
 POWERS = {"c14": 1 / 4, "c13": 1 / 3, "c12": 1 / 2}
