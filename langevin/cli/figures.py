@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from langevin.cli.shared import Data, Figure, Json, Quiet, Seed, Size, fail
@@ -136,7 +137,7 @@ def _print(result, figure: Path | None) -> None:
         bar = f"   bar {body['bars'][key]}" if key in body["bars"] else ""
         console.print(f"{key} = [bold]{value}[/bold]{bar}", highlight=False)
     for note in result.notes:
-        console.print(f"[yellow]![/yellow] {note}", highlight=False)
+        console.print(f"[yellow]![/yellow] {escape(note)}", highlight=False)
     where = body["provenance"]
     console.print(f"\n[dim]{result.name}, seed {where['seed']}, {where['device']}, {where['seconds']} s[/dim]")
     if figure:

@@ -1,6 +1,7 @@
 r"""One call for all: log Z of a target from a base, by any method.
 
-    smc, ais, hais, dais, importance         on all data, unbiased for Z or consistent
+    adapted, smc, ais, hais, dais,
+    importance                               on all data, unbiased for Z or consistent
     midpoint, stages, stochastic_dais,
     two_batch                                on mini-batches
     zigzag                                   on mini-batches of a factored target: a true lower bound
@@ -8,7 +9,7 @@ r"""One call for all: log Z of a target from a base, by any method.
     bdmc, reverse, bridge, harmonic          with draws of the posterior
     laplace, sumo, nested                    the rest
 
-"auto" is `smc` on all data and `midpoint` on mini-batches.
+"auto" is `adapted` on all data and `midpoint` on mini-batches.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from langevin.evidence.base import checked
 from langevin.evidence.types import Evidence
 
 METHODS = {
+    "adapted": "adapted",
     "smc": "smc",
     "ais": "ais",
     "hais": "ais",
@@ -57,7 +59,7 @@ def evidence(
     how: what the method takes: ladder, kernel, particles …
     """
     if method == "auto":
-        method = "midpoint" if minibatched(target) else "smc"
+        method = "midpoint" if minibatched(target) else "adapted"
     if method not in METHODS:
         raise ValueError(f"evidence: there is no method {method!r}; there are {', '.join(METHODS)}.")
     function = getattr(importlib.import_module(f"langevin.evidence.{METHODS[method]}"), method)

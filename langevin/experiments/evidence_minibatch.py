@@ -241,10 +241,15 @@ def gradients(key, K: int, chains: int = 16) -> dict[str, float]:
 def _slope(key, log_variance, anchor, mover, beta, starts):
     def mean(s):
         plain = paper.bayes(BATCH, s)
-        target = plain if anchor is None else variates(plain, anchor)
+        target = plain if anchor is None else variates(plain, anchor, hessian=_hessian(plain, anchor))
         return jnp.mean(annealed(key, target, paper.base(), mover, beta, starts).score)
 
     return jax.grad(mean)(log_variance)
+
+
+def _hessian(target, position):
+    """Of the log likelihood of all data."""
+    return jax.hessian(lambda x: jnp.sum(target.likelihood(x, target.data)))(position)
 
 
 def draw(table: list[dict], path: str) -> None:
