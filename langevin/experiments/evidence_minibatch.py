@@ -2,7 +2,8 @@ r"""Evidence from mini-batches at equal cost: the published bound fails, the sam
 
 log Z by seven methods, each with G evaluations of single examples a chain, whatever it takes to know the mode and the
 curvature included; an example looked at twice, as control variates do, counts twice. Nothing is tuned on the true
-log Z: steps are the library's own, batches 100. A figure is the root of the mean square error of single chains.
+log Z: steps are the library's own, batches 100. A figure is the root of the mean square error of single chains,
+without those that left the numbers (`lost` of a row).
 
     dais              all data, γ = 0.9                    stochastic_dais   mini-batches, as published
     midpoint          the same steps, scored by work       midpoint_cv       with control variates at the mode
@@ -141,12 +142,14 @@ def _measured(key, problem: Problem, method: str, G: int, chains: int) -> dict:
     began = time.perf_counter()
     score, spent, K = _scores(key, problem, method, G, chains)
     error = np.asarray(score, np.float64) - problem.log_z
+    lost, error = int(np.sum(~np.isfinite(error))), error[np.isfinite(error)]
     return dict(
         problem=problem.name,
         method=method,
         G=G,
         K=K,
-        chains=len(error),
+        chains=len(error) + lost,
+        lost=lost,
         spent=spent,
         bias=float(error.mean()),
         sd=float(error.std(ddof=1)),
