@@ -53,7 +53,20 @@ def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: flo
         strange=known[rng.integers(rows, size=300)] * np.exp(0.9 + 0.6 * rng.normal(size=300)),
         threshold=float(np.quantile(known, 0.95)),
         draws_wanted=draws,
+        evidence=(_weighed("diabetes"),),
     )
+
+
+def _weighed(data: str) -> dict:
+    lines = (
+        ("laplace", -412.31, None, None, "none", ""),
+        ("ais", -415.87, 0.42, 31.2, "unbiased-Z", ""),
+        ("smc", -415.12, 0.21, 812.0, "consistent", ""),
+        ("stochastic_dais", -461.9, 0.93, 1.4, "unbiased-Z", "the effective number of weights is 1."),
+    )
+    names = ("method", "log_z", "stderr", "ess", "guarantee", "words")
+    table = tuple(dict(zip(names, line, strict=True), seed=0, lower=None, upper=None) for line in lines)
+    return dict(rows="a", n=353, task="regression", data=data, target="y", trained=True, table=table)
 
 
 def classification(*, rows: int = 300, classes: int = 3, chains: int = 4, draws: int = 250, seed: int = 1) -> Facts:
@@ -152,7 +165,7 @@ def one_left() -> Facts:
 
 
 def undiagnosed() -> Facts:
-    """Nothing but predictions: stopped early, no ensemble, no energy, no audit, no strangers."""
+    """Nothing but predictions: stopped early, no ensemble, no energy, no audit, no strangers, no evidence."""
     empty = Diagnosis({}, {}, {}, None, {}, (), ("0 chains of 3 draws are left: too few to judge; draw more.",))
     return replace(
         regression(rows=12),
@@ -169,6 +182,7 @@ def undiagnosed() -> Facts:
         law_kind="wrong",
         law="p/D, not p",
         draws_wanted=10**6,
+        evidence=(),
     )
 
 
@@ -193,6 +207,7 @@ def nasty() -> Facts:
         audit_outcome=NASTY,
         provenance=every,
         references=(NASTY,),
+        evidence=({**_weighed(NASTY), "table": (dict(_weighed("")["table"][1], method=NASTY, words=NASTY),)},),
     )
 
 

@@ -1,4 +1,7 @@
-"""The command that weighs a model: log Z by several methods."""
+"""The command that weighs a model: log Z by several methods.
+
+Of a model that `langevin fit` saved, the result stays in its folder, for its report and for `langevin compare`.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from langevin.cli.models import PARTS
 from langevin.cli.shared import Json, Quiet, Seed, fail, write_json
 
-USUAL = ("laplace", "ais", "smc", "dais")
+USUAL = ("laplace", "ais", "adapted", "dais")
 BATCHES = ("midpoint", "stages")
-FEW = 10  # effective weights below which an error from their spread says little
+DOUBT = "the error is not to be trusted; take a finer ladder."
 
 
 def methods() -> list[str]:
@@ -31,7 +36,10 @@ def evidence(
         str,
         typer.Argument(help="A script.py with `target` and `base`; a table; or a folder that `langevin fit` wrote."),
     ],
-    data: Annotated[str | None, typer.Option(help="The table that a folder's model is to explain.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="The table that a folder's model is to explain; the rows it was trained on if left out."),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
     method: Annotated[
         list[str] | None, typer.Option(help="A method; may be given again.", autocompletion=methods)
@@ -51,8 +59,9 @@ def evidence(
     from langevin.core.target import minibatched
     from langevin.evidence.entry import METHODS
     from langevin.evidence.entry import evidence as weighed
+    from langevin.report.evidence import FEW, FILE, write
 
-    density, base, draws = _found(source, data, target, hidden)
+    density, base, draws, about = _found(source, data, target, hidden)
     chosen = method or (BATCHES if minibatched(density) else USUAL)
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
@@ -70,21 +79,23 @@ def evidence(
             except (ValueError, ImportError) as error:
                 row["words"] = str(error)
             if row.get("ess", FEW) < FEW:
-                row["words"] = (
-                    f"only {row['ess']:.0f} weights count: the error is not to be trusted; take a finer ladder."
-                )
+                row["words"] = f"the effective number of weights is {row['ess']:.0f}: " + DOUBT
         row["words"] = " ".join([row.get("words", ""), *(str(w.message) for w in said)]).strip()
         rows.append(row | {"seconds": round(time.perf_counter() - began, 2)})
+        if about and "log_z" in row:
+            write(Path(source), about, rows[-1] | {"seed": seed})  # now: a later method may take long, or fail
     if json:
         write_json(json, {"source": source, "seed": seed, "table": rows})
     if not quiet:
         _print(rows)
+        if about:
+            Console().print(f"kept in {Path(source) / FILE}; `langevin report {source}` shows it.", highlight=False)
     if all("log_z" not in row for row in rows):
         fail(f"evidence: no method gave an answer; {rows[0]['words']}")
 
 
-def _found(source: str, data: str | None, target: str | None, hidden: str) -> tuple[Any, Any, Any]:
-    """The target, its base, and draws of it where a script has some."""
+def _found(source: str, data: str | None, target: str | None, hidden: str) -> tuple[Any, Any, Any, dict | None]:
+    """The target, its base, draws of it where a script has some, and for a saved model what it is weighed on."""
     path = Path(source)
     if path.suffix == ".py":
         if not path.exists():
@@ -95,20 +106,51 @@ def _found(source: str, data: str | None, target: str | None, hidden: str) -> tu
         missing = [name for name in ("target", "base") if name not in names]
         if missing:
             fail(f"evidence: {source} has no {missing[0]!r}; a script sets `target` and `base`, and `draws` if known.")
-        return names["target"], names["base"], names.get("draws")
+        return names["target"], names["base"], names.get("draws"), None
     from langevin.data import tables
     from langevin.estimators import classifier, files, regressor
 
     if path.is_dir():
-        if data is None:
-            fail(f"evidence: {source} is a model; say what it is to explain by --data table.csv.")
-        model = files.load(path)
-        table = tables.read(data, target, task=model.task)
-    else:
-        table = tables.read(source, target)
-        kind = regressor.BayesianRegressor if table.task == "regression" else classifier.BayesianClassifier
-        model = kind(hidden=tuple(int(n) for n in hidden.split(",") if n), random_state=0)
-    return *model.target(table.X, table.y), None
+        X, y, about = _rows(path, data, target)
+        return *files.load(path).target(X, y), None, about
+    table = tables.read(source, target)
+    kind = regressor.BayesianRegressor if table.task == "regression" else classifier.BayesianClassifier
+    model = kind(hidden=tuple(int(n) for n in hidden.split(",") if n), random_state=0)
+    return *model.target(table.X, table.y), None, None
+
+
+def _rows(folder: Path, data: str | None, target: str | None) -> tuple[Any, np.ndarray, dict]:
+    """Features and targets of a table, or of the rows that the model in the folder was trained on; and about them."""
+    from langevin.data import parts, tables
+    from langevin.report import comparison
+    from langevin.report.evidence import fingerprint, read
+
+    if not (folder / "fit.json").exists() and data is None:
+        fail(f"evidence: {folder} is a model; say what it is to explain by --data table.csv.")
+    read(folder)  # what is wrong with it is said before hours of work
+    fitted = _fitted(folder)
+    table = tables.read(data or fitted["data"], target or fitted.get("target"), task=fitted.get("task"))
+    X, y = table.X, table.y
+    if data is None:
+        train, _ = parts.split(len(y), fitted["seed"], PARTS)
+        X, y = X.iloc[train], y[train]
+    rows, trained = fingerprint(y), comparison.trained(folder)
+    if data is None and rows != trained:
+        fail(f"evidence: {fitted['data']} is no longer the table of {folder}; say what to explain by --data table.csv.")
+    about = dict(rows=rows, n=len(y), task=table.task, data=table.name, target=table.target_name)
+    return X, y, about | dict(trained=rows == trained)
+
+
+def _fitted(folder: Path) -> dict[str, Any]:
+    """What `langevin fit` wrote of its table; nothing where an estimator was saved without it."""
+    import json
+
+    file = folder / "fit.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    from langevin.estimators.files import load
+
+    return dict(task=load(folder).task)
 
 
 def _told(found: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ A model is a folder: what the estimator saves, the facts of its report, and fit.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import warnings
@@ -131,9 +132,10 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a model again."""
+    from langevin.report import evidence
     from langevin.report.files import load
 
-    facts, path = load(model), out or model / "report.html"
+    facts, path = dataclasses.replace(load(model), evidence=evidence.read(model)), out or model / "report.html"
     _page(facts, path)
     if json:
         write_json(json, dict(name="report", figures=_figures(facts), table=[], provenance=facts.provenance))
@@ -147,7 +149,10 @@ def compare(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Which of two models predicts better, on rows held out (if they are the same) and by PSIS-LOO and WAIC."""
+    """Which of two models predicts better, on rows held out (if they are the same) and by PSIS-LOO and WAIC.
+
+    With `langevin evidence` of both on the same rows it tells the Bayes factor too.
+    """
     from langevin.report.comparison import compared
 
     rows = compared(first, second)
@@ -156,9 +161,13 @@ def compare(
         write_json(json, dict(name="compare", figures=figures, table=rows, provenance={}))
     table = Table("score", str(first), str(second), "difference", "± error", "better", box=None, header_style="bold")
     for r in rows:
-        numbers = [f"{r[k]:.4g}" for k in ("first", "second", "difference", "stderr")]
+        form = ".2f" if "words" in r else ".4g"  # log evidence has many digits before those that count
+        numbers = [format(r[k], form) for k in ("first", "second", "difference", "stderr")]
         table.add_row(r["score"], *numbers, r["better"])
     Console(quiet=quiet).print(table)
+    for r in rows:
+        if "words" in r:
+            Console(quiet=quiet).print(r["words"], highlight=False, markup=False)
     for note in dict.fromkeys(n for r in rows for n in r["notes"]):
         Console(quiet=quiet).print(f"! {note}", highlight=False, markup=False)
 
@@ -219,12 +228,14 @@ def _facts(model: Any, table: Any, test: np.ndarray) -> Any:
 
 def _saved(out: Path, model: Any, facts: Any, told: dict[str, Any], train: tuple, *, again: bool) -> None:
     """The model in its folder; one that goes on replaces itself when all is written."""
-    from langevin.report import comparison, files
+    from langevin.report import comparison, evidence, files
 
     folder = out.with_name(out.name + ".new") if again else out
     model.save(folder)
     files.save(facts, folder)
     comparison.write(folder, facts, model, *train)
+    if again and (out / evidence.FILE).exists():
+        shutil.copy2(out / evidence.FILE, folder)  # it is of the model and its data, not of its draws
     write_json(folder / "fit.json", told)
     if again:
         old = out.with_name(out.name + ".old")

@@ -1,9 +1,8 @@
-"""Two models side by side: scores of rows held out, and of training rows as if each had been left out."""
+"""Two models side by side: scores of rows held out, of training rows as if each had been left out, and evidence."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from langevin.core.store import StoreError
 from langevin.diagnostics import calibration, compare
+from langevin.report import evidence
 from langevin.report.facts import Facts
 from langevin.report.scores import row_nll
 
@@ -22,19 +22,22 @@ FILE = "scores.npz"
 
 def write(folder: Path, facts: Facts, estimator: Any, X: Any, y: np.ndarray) -> None:
     """Scores of every row, for `compared`."""
-    found: dict[str, Any] = dict(nll=-row_nll(facts, facts.said), test=_print(facts.y))
+    found: dict[str, Any] = dict(nll=-row_nll(facts, facts.said), test=evidence.fingerprint(facts.y))
     if facts.task == "regression":
         found["crps"] = -calibration.crps_mixture(facts.y, facts.said.mean, facts.said.std, each=True)
     index = np.linspace(0, len(y) - 1, min(ROWS, len(y))).round().astype(int)
     each = estimator.log_likelihood(X.iloc[index], y[index])
-    found |= dict(waic=compare.waic(each), variance=np.var(each, axis=0), train=_print(np.asarray(y)))
+    found |= dict(waic=compare.waic(each), variance=np.var(each, axis=0), train=evidence.fingerprint(y))
     with contextlib.suppress(ImportError):  # without ArviZ there is WAIC alone
         found["loo"], found["k"] = compare.loo(each)
     np.savez(folder / FILE, **found)
 
 
 def compared(first: Path, second: Path) -> list[dict[str, Any]]:
-    """A row for every score that both models have on the same rows; larger is better in all of them."""
+    """A row for every score that both models have on the same rows; larger is better in all of them.
+
+    Scores are means over rows; the log evidence is of all of them together.
+    """
     a, b = _read(first), _read(second)
     rows = []
     for score, name, rows_of in (
@@ -48,9 +51,16 @@ def compared(first: Path, second: Path) -> list[dict[str, Any]]:
             dict(score=name, first=float(a[score].mean()), second=float(b[score].mean()), difference=gap.mean)
             | dict(stderr=gap.stderr, better=gap.better, notes=notes)
         )
+    if weighed := evidence.factor(first, second):
+        rows.append(weighed)
     if not rows:
         raise ValueError(f"compare: {first} and {second} have no rows in common; fit both to one table with one seed.")
     return rows
+
+
+def trained(folder: Path) -> str:
+    """The fingerprint of the targets that a model was trained on; nothing where its scores were not kept."""
+    return str(_read(folder)["train"]) if (folder / FILE).exists() else ""
 
 
 def _doubts(score: str, *models: dict[str, Any]) -> list[str]:
@@ -68,8 +78,3 @@ def _read(folder: Path) -> dict[str, Any]:
         return dict(np.load(folder / FILE))
     except (OSError, ValueError) as error:
         raise StoreError(f"compare: {folder} holds no scores ({error}); `langevin fit --out` writes them.") from None
-
-
-def _print(y: np.ndarray) -> str:
-    """A fingerprint of targets, in their order."""
-    return hashlib.sha256("\n".join(map(str, np.asarray(y).tolist())).encode()).hexdigest()

@@ -43,6 +43,7 @@ class Facts:
     error: Monte Carlo error of the predicted means over the predictive standard deviation, a number for each of some
         rows, from the differences between chains; None with one chain
     draws_wanted: more than there are when sampling was stopped early
+    evidence: what `langevin evidence` found, an entry for every set of rows (`report.evidence`); empty if not asked
     """
 
     name: str
@@ -69,3 +70,4 @@ class Facts:
     references: tuple[str, ...] = ()
     error: np.ndarray | None = None
     draws_wanted: int = 0
+    evidence: tuple[dict[str, Any], ...] = ()

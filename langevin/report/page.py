@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from langevin.report import classification, regression, sampling, sections
+from langevin.report.evidence import evidence
 from langevin.report.facts import Facts
 from langevin.report.markup import SPACE, count, esc, number, percent, percents, rhat_words, section, several, short
 from langevin.report.scores import COVERAGE, chains_and_draws, chance, mixing, scores
@@ -21,6 +22,7 @@ SHORT = {
     "chains": "Chains",
     "energy": "Energy",
     "ensemble": "Ensemble",
+    "evidence": "Evidence",
     "strangers": "Strangers",
     "audit": "Audit",
     "provenance": "Provenance",
@@ -61,6 +63,7 @@ def body(facts: Facts) -> str:
         sampling.chains(facts),
         sampling.energy(facts),
         sections.ensemble(facts, own, start),
+        evidence(facts),
         sections.strangers(facts),
         sampling.audit(facts),
         sections.provenance(facts),
