@@ -90,7 +90,7 @@ def smc(
     position = began(k_start, base, target, particles)
     ratio = _ratios(target, base, position)
     checked(ratio)
-    now = Particles(position, ratio, np.zeros(islands), 0.0, kernel or HMC(0.8, n_leapfrog=4, jitter=0.3))
+    now = Particles(position, ratio, np.zeros(islands), 0.0, kernel or _kernel(position))
     fixed = None if ladder is None else np.asarray(rungs(ladder), np.float64)
     n_grad, stage = particles, 0
     while now.beta < 1.0:
@@ -106,6 +106,12 @@ def smc(
         return Evidence(log_mean_exp(log_z), relative_error(log_z), guarantee="consistent", **how)
     mean = log_mean_exp(log_z)
     return Evidence(mean, relative_error(log_z), lower=mean, guarantee="unbiased-Z", **how)
+
+
+def _kernel(position) -> HMC:
+    """Trajectories are longer in many dimensions: with 4 steps for a network of 97 weights log Z was 22 nats low."""
+    d = tree.size(jax.tree.map(lambda u: u[0], position))
+    return HMC(0.8, n_leapfrog=min(max(4, d // 3), 32), jitter=0.3)
 
 
 def _refused(target, kernel, particles, moves, islands) -> None:
