@@ -188,7 +188,8 @@ def run(size: str, seed: int, *, data: str | None = None) -> Result:
     try:
         import dynesty  # noqa: F401
     except ImportError:
-        peers, _ = 0, notes.append("dynesty is not installed: pip install 'langevin[bench]'; ours stands alone.")
+        peers = 0
+        notes.append("dynesty is not installed: pip install 'langevin[bench]'; ours stands alone.")
     table = [row(name, known[name], seed, repeats, peers) for name in names]
     figures: dict[str, float] = {"within_3_stderr": sum(r["worst_z"] < 3 for r in table)}
     if peers:

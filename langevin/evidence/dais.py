@@ -11,6 +11,8 @@ is DAVI) and in the parameters of p̃, and each may be learned.
 
 This is an exception to "one loop": the weight lives inside the step, and gradients flow through all of it. Memory for
 them is K states ("scan"), 2√K ("checkpoint"), or nearly none ("reversible", in `evidence.reversible`, or a Reversible).
+A state is θ, v and what is dear to compute twice: products of matrices, and on CPU exponentials and their kin. Noise is
+drawn for many steps at once, and a position is one vector: a step is then few, small operations, which is what costs.
 
 References
 ----------
@@ -33,16 +35,27 @@ from langevin.core import noise, tree
 from langevin.core.record import record
 from langevin.core.target import minibatched
 from langevin.core.types import Key, PyTree, Scalar
-from langevin.evidence.base import began, examples
+from langevin.evidence.base import Normal, began, examples
 from langevin.evidence.ladder import rungs
 from langevin.evidence.local import local
 from langevin.evidence.reversible import Reversible, trajectory
 from langevin.evidence.types import Evidence
 from langevin.evidence.weights import added, log_mean_exp, unbiased
 from langevin.targets.path import Geometric
+from langevin.targets.tempered import blend
 
 Memory = Literal["auto", "scan", "checkpoint", "reversible"]
+SHORT = 64  # rungs up to which all of them are kept
 LONG = 1000  # rungs from which on integers cost less than they save
+BLOCK = 2**16  # numbers of noise that a chain draws at once
+UNROLL = 4  # steps that a GPU is given at once; on CPU they only lengthen the compilation
+LARGE = 1024  # numbers from which on a CPU has an exponential sooner from memory than anew
+MATRIX = frozenset({"dot_general", "conv_general_dilated"})
+DEAR = MATRIX | {
+    *("exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "erf", "erfc", "pow", "lgamma", "digamma"),
+    *("custom_jvp_call", "custom_vjp_call", "cholesky", "triangular_solve"),
+    "transpose",  # `vmap` turns a product before it is used; kept as it was it would be turned again at every use
+}
 
 
 @record
@@ -69,24 +82,6 @@ class Annealing:
         return jnp.broadcast_to(self.step_size, (self.length,))
 
 
-def leap(path: Any, mass: PyTree, beta, eta, theta: PyTree, v: PyTree) -> tuple[PyTree, PyTree, Scalar]:
-    """One leapfrog step at β: (θ', v̂, log N(v̂)/N(v))."""
-    half = jax.tree.map(lambda u, m: (0.5 * eta / m) * u, v, mass)
-    x = tree.add(theta, half)
-    g = jax.grad(path.at(beta).log_density)(x)
-    moved = tree.axpy(eta, g, v)
-    weighed = jax.tree.map(lambda u, m: u / m, g, mass)
-    gain = -eta * tree.dot(weighed, v) - 0.5 * eta**2 * tree.dot(weighed, g)
-    theta = jax.tree.map(lambda u, w, m: u + (0.5 * eta / m) * w, x, moved, mass)
-    return theta, moved, gain
-
-
-def refreshed(key: Key, gamma, mass: PyTree, v: PyTree) -> PyTree:
-    """γ v + √(1 − γ²) ε, ε ~ N(0, M)."""
-    spare = jnp.sqrt(jnp.maximum(1 - gamma**2, 0.0))
-    return jax.tree.map(lambda u, m, e: gamma * u + spare * jnp.sqrt(m) * e, v, mass, noise.like(key, v))
-
-
 def log_weight(
     key: Key,
     path: Any,
@@ -95,19 +90,25 @@ def log_weight(
     *,
     memory: Memory | Reversible = "auto",
     surrogate: Any = None,
+    backward: Any = None,
 ) -> Scalar:
     """log w of one chain from a draw θ of the base; path is Geometric(base, target).
 
-    memory: what `grad` keeps; "auto" is "reversible" for long ladders with γ > 0 that is known, else "checkpoint".
+    memory: what `grad` keeps; "auto" is "scan" for short ladders, "reversible" for long ones with γ > 0 that is known,
+      else "checkpoint".
     surrogate: a target whose gradients drive the chain in place of the target's; the weight stays valid.
+    backward: what a learned backward kernel adds to log w: a record whose `gain(annealing.gamma, mass, beta, θ, v, v̂)`
+      looks at a block of steps, (step, …), over the raveled position (`evidence.ldvi`).
     """
     mass = tree.fill(annealing.mass, theta)
     k_start, k_steps = jax.random.split(key)
     v = jax.tree.map(lambda m, e: jnp.sqrt(m) * e, mass, noise.like(k_start, theta))
     drive = path if surrogate is None else Geometric(path.base, surrogate)
-    memory = _chosen(annealing) if memory == "auto" else memory
+    memory = _chosen(annealing, backward) if memory == "auto" else memory
     if memory in ("scan", "checkpoint"):
-        end, gained = _scanned(k_steps, drive, annealing, mass, theta, v, memory)
+        end, gained = _scanned(k_steps, drive, annealing, mass, theta, v, memory, backward)
+    elif backward is not None:
+        raise ValueError('dais: a learned backward kernel sees every state; take memory="scan" or "checkpoint".')
     else:
         how = memory if isinstance(memory, Reversible) else None
         end, gained = trajectory(k_steps, drive, annealing, mass, theta, v, how)
@@ -123,18 +124,20 @@ def log_weights(
     particles: int,
     memory: Memory | Reversible = "auto",
     surrogate: Any = None,
+    backward: Any = None,
 ) -> jax.Array:
     """log w of independent chains, (particle,): what to differentiate; `bound` is the log of their mean."""
     k_start, k_run = jax.random.split(key)
     path, starts = Geometric(base, target), base.exact(k_start, particles)
     words, wrap = noise.words(jax.random.split(k_run, particles))
-    one = lambda word, theta: log_weight(wrap(word), path, annealing, theta, memory=memory, surrogate=surrogate)
+    how = dict(memory=memory, surrogate=surrogate, backward=backward)
+    one = lambda word, theta: log_weight(wrap(word), path, annealing, theta, **how)
     return jax.vmap(one)(words, starts)
 
 
-def bound(key: Key, target: Any, base: Any, annealing: Annealing, *, particles: int = 1, memory: Any = "auto"):
+def bound(key: Key, target: Any, base: Any, annealing: Annealing, *, particles: int = 1, **how: Any) -> Scalar:
     """log of the mean of S weights: below log Z on average, and smooth in target, base and annealing."""
-    return log_mean_exp(log_weights(key, target, base, annealing, particles=particles, memory=memory))
+    return log_mean_exp(log_weights(key, target, base, annealing, particles=particles, **how))
 
 
 def dais(
@@ -179,34 +182,79 @@ def paced(target: Any, base: Any, start: PyTree, beta: jax.Array, mass: Any = 1.
     return jnp.sqrt(min(0.5, math.sqrt(10 / len(beta))) / stiff), seen.n_eval
 
 
-def _chosen(annealing: Annealing) -> Memory:
+def _chosen(annealing: Annealing, backward: Any = None) -> Memory:
     """What `grad` keeps, by length and γ; a γ that is traced or near no small fraction has no integers."""
     gamma = annealing.gamma
-    if annealing.length < LONG or isinstance(gamma, jax.core.Tracer) or not 0 < float(gamma) < 1:
+    if annealing.length <= SHORT:
+        return "scan"
+    if backward is not None or isinstance(gamma, jax.core.Tracer) or not 0 < float(gamma) < 1:
         return "checkpoint"
-    return "reversible" if abs(20 * float(gamma) - round(20 * float(gamma))) < 1e-5 else "checkpoint"
+    small = abs(20 * float(gamma) - round(20 * float(gamma))) < 1e-5
+    return "reversible" if small and annealing.length >= LONG else "checkpoint"
 
 
-def _scanned(key, path, annealing, mass, theta, v, memory):
-    """(θ_K, Σ of the log ratios) by `scan`, its gradient with or without checkpoints."""
-    words, wrap = noise.words(jax.random.split(key, annealing.length))
+def _scanned(key, path, annealing, mass, theta, v, memory, backward):
+    """(θ_K, Σ of the log ratios) by `scan` over blocks of steps; with checkpoints `grad` goes through a block again."""
+    n = annealing.length
+    words, wrap = noise.words(jax.random.split(key, n))
+    x, back = ravel_pytree(theta)
+    mass = ravel_pytree(_wide(mass, theta))[0]
+    most = math.isqrt(n) if memory == "checkpoint" else min(n, max(1, BLOCK // max(1, x.size)))
+    size = next((k for k in range(most, most // 2, -1) if n % k == 0), most)
+    kept = jax.checkpoint if memory == "checkpoint" else lambda block: block
+    block = kept(partial(_block, path, annealing.gamma, mass, back, wrap, backward))
+    carry, xs = (x, ravel_pytree(v)[0], (jnp.zeros(()), jnp.zeros(()))), (words, annealing.beta, annealing.steps())
+    whole, rest = divmod(n, size)
+    if whole > 1:
+        cut = jax.tree.map(lambda u: u[: n - rest].reshape(whole, size, *u.shape[1:]), xs)
+        carry, _ = lax.scan(lambda carry, xs: (block(carry, xs), None), carry, cut)
+        xs = jax.tree.map(lambda u: u[n - rest :], xs)
+    x, _, total = block(carry, xs) if whole == 1 or rest else carry
+    return back(x), total[0]
+
+
+def _block(path, gamma, mass, back, wrap, backward, carry, xs):
+    """Some steps on raveled positions, the noise of all of them drawn before."""
+    theta, v, total = carry
+    words, beta, eta = xs
+    like, near = back(theta), lambda u: u.astype(theta.dtype)
+    drawn = jax.vmap(lambda word: ravel_pytree(noise.like(wrap(word), like))[0])(words)
+    fresh = near(jnp.sqrt(jnp.maximum(1 - gamma**2, 0.0)) * jnp.sqrt(mass)[None] * drawn)
+    slope, base_slope = (jax.grad(_raveled(law, like, back)) for law in (path.target, path.base))
 
     def step(carry, x):
-        theta, v, total = carry
-        word, beta, eta = x
-        theta, v, gain = leap(path, mass, beta, eta, theta, v)
-        return (theta, refreshed(wrap(word), annealing.gamma, mass, v), added(total, gain)), None
+        theta, v = carry
+        beta, eta, fresh = x
+        half = near(0.5 * eta / mass)
+        middle = theta + half * v
+        kick = near(eta * blend(beta, slope(middle), base_slope(middle)))
+        moved = v + kick
+        gain = -tree.dot(kick / mass, v + 0.5 * kick)
+        theta, v = middle + half * moved, near(gamma * moved) + fresh
+        return (theta, v), (gain, None if backward is None else (theta, v, moved))
 
-    xs = words, annealing.beta, annealing.steps()
-    carry = theta, v, (jnp.zeros(()), jnp.zeros(()))
-    if memory == "scan":
-        (theta, _, total), _ = lax.scan(step, carry, xs)
-        return theta, total[0]
-    n = annealing.length
-    inner = max(1, math.isqrt(n))
-    whole = n // inner * inner
-    blocks = jax.tree.map(lambda u: u[:whole].reshape(n // inner, inner, *u.shape[1:]), xs)
-    block = jax.checkpoint(lambda carry, xs: lax.scan(step, carry, xs))
-    carry, _ = lax.scan(block, carry, blocks)
-    (theta, _, total), _ = lax.scan(step, carry, jax.tree.map(lambda u: u[whole:], xs))
-    return theta, total[0]
+    unroll = 1 if jax.default_backend() == "cpu" else UNROLL
+    step = jax.checkpoint(step, policy=_dear, prevent_cse=False)
+    (theta, v), (gain, seen) = lax.scan(step, (theta, v), (beta, eta, fresh), unroll=unroll)
+    gain = jnp.sum(gain) if backward is None else jnp.sum(gain) + backward.gain(gamma, mass, beta, *seen)
+    return theta, v, added(total, gain)
+
+
+def _raveled(law, like, back):
+    """The log density of a raveled position; independent normals need no way back."""
+    if not isinstance(law, Normal):
+        return lambda x: law.log_density(back(x))
+    mean, scale = (ravel_pytree(_wide(u, like))[0] for u in (law.mean, tree.fill(law.scale, law.mean)))
+    return Normal(mean, scale).log_density
+
+
+def _wide(value, like):
+    """A tree of numbers or arrays in the shapes and types of another."""
+    return jax.tree.map(lambda v, u: jnp.broadcast_to(v, u.shape).astype(u.dtype), value, like)
+
+
+def _dear(operation, *operands, **_) -> bool:
+    """Whether the result of an operation is kept for the gradient: where it costs more to have it again."""
+    if operation.name in MATRIX or operation.name not in DEAR or jax.default_backend() != "cpu":
+        return operation.name in MATRIX
+    return any(u.size >= LARGE and jnp.issubdtype(u.dtype, jnp.inexact) for u in operands)

@@ -1,7 +1,7 @@
 r"""One call for all: log Z of a target from a base, by any method.
 
     adapted, smc, ais, hais, dais,
-    importance                               on all data, unbiased for Z or consistent
+    ldvi, importance                         on all data, unbiased for Z or consistent
     midpoint, stages, stochastic_dais,
     two_batch                                on mini-batches
     zigzag                                   on mini-batches of a factored target: a true lower bound
@@ -30,6 +30,7 @@ METHODS = {
     "ais": "ais",
     "hais": "ais",
     "dais": "dais",
+    "ldvi": "ldvi",
     "importance": "importance",
     "midpoint": "minibatch",
     "stochastic_dais": "minibatch",

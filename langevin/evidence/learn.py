@@ -6,8 +6,9 @@ a position holds logits and logarithms:
 
     β = cumsum softmax(rises),   η = e^{log_step},   γ = σ(logit_gamma),   M = e^{log_mass},   q = N(mean, scale²).
 
-With q learned this is DAVI; with `model` it trains a model by its own evidence. The bound stays valid at every point of
-the way, and what is learned is weighed anew by `dais` with fresh keys.
+With q learned this is DAVI; with `model` it trains a model by its own evidence; with `backward` a network learns to
+take the chain back (`evidence.ldvi`). The bound stays valid at every point of the way, and what is learned is weighed
+anew by `dais` with fresh keys.
 
 References
 ----------
@@ -31,9 +32,12 @@ from langevin.core.record import record, static
 from langevin.core.run import run
 from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
 from langevin.evidence.base import Normal
-from langevin.evidence.dais import Annealing, Memory, bound
+from langevin.evidence.dais import Annealing, Memory, log_weights
+from langevin.evidence.weights import log_mean_exp
 from langevin.samplers.ascend import Ascend
 from langevin.tune.warm_start import nothing
+
+PARTS = ("rises", "log_step", "logit_gamma", "mean", "log_scale")
 
 
 def opened(annealing: Annealing, base: Normal) -> dict[str, Any]:
@@ -71,6 +75,7 @@ class Bound:
     held: the position's parts that stay as they are.
     model: (target, parameters) → target, for a model that learns too; a module-level function.
     particles: S.
+    draws: how many bounds, of S chains each, are averaged; a network needs many.
     memory: what the gradient keeps.
     """
 
@@ -78,7 +83,8 @@ class Bound:
     held: Any
     model: Callable | None = static(default=None)
     particles: int = static(default=8)
-    memory: Memory = static(default="checkpoint")
+    draws: int = static(default=1)
+    memory: Memory = static(default="auto")
     stochastic = True
 
     def start(self, key: Key) -> Feed:
@@ -89,13 +95,15 @@ class Bound:
 
     def evaluate(self, batch: Batch, position: PyTree) -> Eval:
         value, grad = jax.value_and_grad(self.value, argnums=1)(batch, position)
-        return Eval(value, grad, jnp.asarray(self.particles, jnp.int32))
+        return Eval(value, grad, jnp.asarray(self.particles * self.draws, jnp.int32))
 
     def value(self, key: Key, position: PyTree) -> Scalar:
         """One draw of the bound."""
         annealing, base = closed(self.held | position["annealing"])
         target = self.target if self.model is None else self.model(self.target, position["model"])
-        return bound(key, target, base, annealing, particles=self.particles, memory=self.memory)
+        how: dict[str, Any] = dict(memory=self.memory, backward=position.get("backward"))
+        log_w = log_weights(key, target, base, annealing, particles=self.particles * self.draws, **how)
+        return jnp.mean(log_mean_exp(log_w.reshape(self.draws, self.particles), axis=1))
 
     def log_density(self, position: PyTree) -> Scalar:
         return self.value(jax.random.key(0), position)
@@ -110,12 +118,14 @@ class Learned(NamedTuple):
     annealing, base: to weigh anew with `dais`.
     model: the parameters learned, or None.
     trace: draws of the bound on the way.
+    backward: the backward kernel learned, or None.
     """
 
     annealing: Annealing
     base: Normal
     model: PyTree
     trace: np.ndarray
+    backward: PyTree = None
 
 
 def learned(
@@ -127,14 +137,19 @@ def learned(
     steps: int = 1000,
     rate: float = 1e-2,
     particles: int = 8,
-    parts: tuple[str, ...] = ("rises", "log_step", "logit_gamma", "mean", "log_scale"),
+    draws: int = 1,
+    parts: tuple[str, ...] = PARTS,
     model: Callable | None = None,
     parameters: PyTree = None,
+    backward: PyTree = None,
 ) -> Learned:
     """Climb the bound by Adam.
 
+    particles: S, whose mean weight is bounded; 1 climbs the mean log weight.
+    draws: such bounds that are averaged in a step.
     parts: what is learned, of rises, log_step, logit_gamma, log_mass, mean and log_scale; the rest stays.
     model: (target, parameters) → target, and the parameters it begins with.
+    backward: a backward kernel to learn, such as `Score.begin(key, base)`.
     """
     whole = opened(annealing, base)
     unknown = [name for name in parts if name not in whole]
@@ -144,12 +159,14 @@ def learned(
     position: dict[str, Any] = {"annealing": {k: whole[k] for k in parts}}
     if model is not None:
         position["model"] = parameters
-    climb = Bound(target, held, model, particles)
+    if backward is not None:
+        position["backward"] = backward
+    climb = Bound(target, held, model, particles, draws)
     starts = jax.tree.map(lambda u: jnp.asarray(u)[None], position)
     out = run(key, Ascend(_adam(rate)), climb, starts, draws=steps, chunk=min(steps, 200), keep=nothing)
     end = jax.tree.map(lambda u: u[0], out.states.position)
     found, q = closed(held | end["annealing"])
-    return Learned(found, q, end.get("model"), np.asarray(out.info.log_density)[0])
+    return Learned(found, q, end.get("model"), np.asarray(out.info.log_density)[0], end.get("backward"))
 
 
 @cache
