@@ -65,6 +65,8 @@ _WHERE = {
     "Ascend": "samplers.ascend",
     "Thin": "samplers.thin",
     "Guard": "samplers.guard",
+    "Averaged": "samplers.averaged",
+    "Loss": "targets.loss",
     "dual_averaging": "tune.dual_averaging",
     "window": "tune.window",
     "gradient_noise": "tune.gradient_noise",

@@ -18,6 +18,7 @@ from langevin.metrics.position import Position
 from langevin.metrics.windowed import Windowed
 from langevin.samplers.adam_sgld import AdamSGLD
 from langevin.samplers.ascend import Ascend
+from langevin.samplers.averaged import Averaged
 from langevin.samplers.blackjax import NUTS, BlackJAX
 from langevin.samplers.csgld import CSGLD
 from langevin.samplers.cyclical import Cyclical
@@ -122,6 +123,7 @@ ROWS = {
         skip="no law is known for it, and its step size drifts without end: test_smile.py",
     ),
     "thin": Row(Thin(SGLD(step_size=0.05), n=4), thin=6, fast="none"),
+    "averaged": Row(Averaged(SGLD(step_size=0.05)), thin=24, fast="none"),
     "guard": Row(Guard(SGLD(step_size=0.05)), thin=24),
     "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, fast="none"),
     "blackjax-mala": Row(BlackJAX("mala", {"step_size": 0.1}), fast="none"),

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from langevin.targets.bayes import BLOCK, Bayes, ordered, shuffled, total
+from langevin.targets.bayes import Bayes
+from langevin.targets.stream import BLOCK, ordered, shuffled, total
 
 
 def prior(x):

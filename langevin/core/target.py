@@ -73,6 +73,8 @@ def minibatched(target: Any) -> bool:
 
 
 def look(key: Key, target: Target, feed: Feed, position: PyTree) -> tuple[Eval, Feed]:
-    """Draw the next mini-batch and evaluate on it."""
+    """Draw the next mini-batch and evaluate on it; a target whose stream learns from the position does so by `look`."""
+    if hasattr(target, "look"):
+        return target.look(key, feed, position)
     batch, feed = target.draw(key, feed)
     return target.evaluate(batch, position), feed

@@ -71,6 +71,7 @@ EXCLUDED: dict[str, str] = {
     "ascend": "it samples no law: the chain goes to a mode",
     "cyclical": "its law is that of its inner kernel within one cycle; across cycles it is heuristic",
     "thin": "several steps as one, with the law of its inner kernel",
+    "averaged": "the law of its inner kernel, beside which it keeps a mean",
     "guard": "the law of its inner kernel wherever it never acts",
     "blackjax": "an adapter; its algorithms have rows of their own",
 }

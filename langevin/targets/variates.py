@@ -31,7 +31,7 @@ from jax.flatten_util import ravel_pytree
 from langevin.core import place, tree
 from langevin.core.record import record
 from langevin.core.types import Batch, Eval, Key, PyTree, Scalar, State
-from langevin.targets.bayes import BLOCK
+from langevin.targets.stream import BLOCK
 
 
 class Anchored(NamedTuple):
