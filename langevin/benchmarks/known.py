@@ -25,6 +25,7 @@ import math
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
@@ -154,10 +155,23 @@ def ours(key, law: Law) -> tuple[float, float, float, str]:
     return float(found.log_z) - law.log_z, float(found.stderr), calls, found.guarantee
 
 
-def theirs(seed: int, law: Law) -> tuple[float, float, float]:
+def beside(jobs: list[tuple]) -> list[Any]:
+    """Results of (function, law's name, seed, …), as many at a time as there are processors: calls are compared, not
+    seconds."""
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        return [one.result() for one in [pool.submit(_alone, *job) for job in jobs]]
+
+
+def _alone(job, *args):
+    jax.config.update("jax_platforms", "cpu")  # one call at a time: an accelerator would only wait
+    return job(*args)
+
+
+def theirs(name: str, seed: int) -> tuple[float, float, float]:
     """dynesty's error, what it says of it, and its calls."""
     import dynesty
 
+    law = laws()[name]
     value = jax.jit(lambda u: law.likelihood(jax.scipy.special.ndtri(u), *law.args))
     call = lambda u: float(value(np.clip(u, 1e-6, 1 - 1e-6).astype(np.float32)))
     random = np.random.default_rng(seed)
@@ -169,48 +183,43 @@ def theirs(seed: int, law: Law) -> tuple[float, float, float]:
     return float(found.logz[-1]) - law.log_z, float(found.logzerr[-1]), float(np.sum(found.ncall))
 
 
-def peers(names: list[str], seed: int) -> dict[str, tuple[float, float, float]]:
-    """dynesty on every law, as many at a time as there are processors: calls are compared, not seconds."""
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        return dict(zip(names, pool.map(_peer, names, [seed] * len(names)), strict=True))
-
-
-def _peer(name: str, seed: int) -> tuple[float, float, float]:
-    jax.config.update("jax_platforms", "cpu")  # one call at a time: an accelerator would only wait
-    return theirs(seed, laws()[name])
-
-
-def row(name: str, law: Law, seed: int, repeats: int, peer: tuple[float, float, float] | None) -> dict:
-    keys, began = jax.random.split(noise.key(seed), repeats), time.perf_counter()
+def row(name: str, seed: int, repeats: int) -> dict:
+    law, keys, began = laws()[name], jax.random.split(noise.key(seed), repeats), time.perf_counter()
     error, stderr, calls, guarantee = (np.array(u) for u in zip(*(ours(k, law) for k in keys), strict=True))
     spent = time.perf_counter() - began
-    told = max(math.sqrt(np.mean(error**2)), float(np.median(stderr)))
     found = dict(law=name, log_z=law.log_z, rmse=math.sqrt(np.mean(error**2)), stderr=float(np.median(stderr)))
     found |= dict(worst_z=float(np.max(np.abs(error / stderr))), calls=calls.mean(), seconds=spent / repeats)
-    found["guarantee"] = " ".join(sorted(set(guarantee.tolist())))
-    if peer is not None:
-        found |= dict(zip(("peer_error", "peer_stderr", "peer_calls"), peer, strict=True))
-        found["ratio"] = float(peer[2] * peer[1] ** 2 / (calls.mean() * told**2))
-    return found
+    return found | dict(guarantee=" ".join(sorted(set(guarantee.tolist()))))
+
+
+def compared(found: dict, peer: tuple[float, float, float]) -> dict:
+    """A row with dynesty's figures, and the ratio of calls at equal error."""
+    error, stderr, calls = peer
+    told = max(found["rmse"], found["stderr"])
+    more = dict(peer_error=error, peer_stderr=stderr, peer_calls=calls)
+    return found | more | dict(ratio=float(calls * stderr**2 / (found["calls"] * told**2)))
 
 
 def run(size: str, seed: int, *, data: str | None = None) -> Result:
-    known, notes = laws(), []
-    names = ["shells2", "logistic"] if size == "quick" else list(known) if data is None else [data]
+    known, notes = list(laws()), []
     if data is not None and data not in known:
         raise ValueError(f"known: there is no law {data!r}; there are {', '.join(known)}.")
-    found = {}
-    if size != "quick":
-        try:
-            import dynesty  # noqa: F401
-
-            found = peers(names, seed)
-        except ImportError:
-            notes.append("dynesty is not installed: pip install 'langevin[bench]'; ours stands alone.")
-    table = [row(name, known[name], seed, 2 if size == "quick" else 8, found.get(name)) for name in names]
+    names = ["shells2", "logistic"] if size == "quick" else known if data is None else [data]
+    peers = size != "quick" and find_spec("dynesty") is not None
+    if size == "quick":
+        table = [row(name, seed, 2) for name in names]
+    else:
+        jobs = [(row, name, seed, 8) for name in names] + [(theirs, name, seed) for name in names if peers]
+        found = beside(jobs)
+        table = found[: len(names)]
+        table = [compared(*both) for both in zip(table, found[len(names) :], strict=True)] if peers else table
     figures: dict[str, float] = {"within_3_stderr": sum(r["worst_z"] < 3 for r in table)}
-    if found:
+    if peers:
         figures["five_times_fewer"] = sum(r["ratio"] >= 5 for r in table)
         figures |= {f"ratio_{r['law']}": r["ratio"] for r in table}
+    else:
+        notes.append(
+            "dynesty is not run: it is in the extra, pip install 'langevin[bench]', and not in the quick size."
+        )
     figures |= {f"rmse_{r['law']}": r["rmse"] for r in table}
     return Result("known", figures, table, BARS if len(table) == len(known) else {}, notes=notes)
