@@ -17,6 +17,7 @@ from langevin.metrics.block import Block
 from langevin.metrics.position import Position
 from langevin.metrics.windowed import Windowed
 from langevin.samplers.adam_sgld import AdamSGLD
+from langevin.samplers.amala import AMALA
 from langevin.samplers.ascend import Ascend
 from langevin.samplers.averaged import Averaged
 from langevin.samplers.blackjax import NUTS, BlackJAX
@@ -32,6 +33,7 @@ from langevin.samplers.mams import MAMS
 from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.monge import Monge
 from langevin.samplers.msgld import MSGLD
+from langevin.samplers.noise_scaled import NoiseScaled
 from langevin.samplers.psgld import PSGLD
 from langevin.samplers.replica import Replica
 from langevin.samplers.riemannian import Riemannian
@@ -42,7 +44,9 @@ from langevin.samplers.sgnht import SGNHT
 from langevin.samplers.sgrhmc import SGRHMC
 from langevin.samplers.shampoo import Shampoo
 from langevin.samplers.smile import SMILE
+from langevin.samplers.stanley import Stanley
 from langevin.samplers.thin import Thin
+from langevin.samplers.tmala import TMALA
 from langevin.samplers.underdamped import Underdamped
 
 
@@ -102,6 +106,20 @@ ROWS = {
     "riemannian-windowed": Row(Riemannian(step_size=0.05, metric=Windowed(1.0, window=100)), thin=24, fast="law"),
     "adamsgld": Row(quietly(AdamSGLD, step_size=0.05, momentum=0.0, decay=0.0, floor=1.0), thin=24, fast="law"),
     "msgld": Row(quietly(MSGLD, step_size=0.025, momentum=0.0), thin=48, fast="law"),
+    "stanley": Row(Stanley(step_size=0.2, threshold=2.0), thin=16),
+    "stanley-coordinate": Row(Stanley(step_size=0.15, threshold=0.7, form="smooth", per="coordinate"), fast="none"),
+    "stanley-none": Row(quietly(Stanley, step_size=0.05, threshold=1.0, correction="none"), thin=48, fast="law"),
+    "stanley-none-coordinate": Row(
+        quietly(Stanley, step_size=0.05, form="smooth", per="coordinate", correction="none"), thin=24, fast="none"
+    ),
+    "stanley-printed": Row(quietly(Stanley, step_size=0.05, every=4, correction="none"), thin=24, fast="none"),
+    "stanley-weights": Row(Stanley(step_size=0.05, threshold=1.0, correction="weights"), thin=48, fast="law"),
+    "stanley-hk2": Row(Stanley(step_size=0.05, threshold=2.0, form="smooth", correction="hk2"), thin=24, fast="none"),
+    "stanley-pec": Row(Stanley(step_size=0.05, threshold=2.0, form="smooth", correction="pec"), thin=24, fast="none"),
+    "noisescaled": Row(quietly(NoiseScaled, step_size=0.025, per="coordinate"), thin=24, fast="law"),
+    "noisescaled-toy": Row(
+        quietly(NoiseScaled, step_size=0.025, per="coordinate", variant="toy"), thin=48, fast="none"
+    ),
     "jackknife": Row(Jackknife(step_size=0.05), thin=24),
     "samadams": Row(SamAdams(step_size=0.2, friction=2.0)),
     "csgld": Row(CSGLD(step_size=0.04, **CONTOUR), thin=20),
@@ -110,6 +128,8 @@ ROWS = {
         Replica(Underdamped(step_size=0.4, friction=2.0), temperatures=(1.0, 1.6, 2.5, 4.0), every=3), fast="none"
     ),
     "mala": Row(MALA(step_size=0.1)),
+    "tmala": Row(TMALA(step_size=0.1, bound=2.0), fast="law"),
+    "amala": Row(AMALA(step_size=0.05, bound=1.0, floor=0.5), thin=24, fast="law"),
     "ghmc": Row(GHMC(step_size=0.7, gamma=0.8), fast="law"),
     "hmc": Row(HMC(step_size=0.3, n_leapfrog=4), thin=4),
     "hmc-mclachlan": Row(HMC(step_size=0.5, n_leapfrog=2, integrator="mclachlan"), thin=4, fast="none"),
