@@ -73,9 +73,9 @@ def run(
                 _interrupted(done - warmup)
                 break
             done += n
-            _name_diverged(info, told)
             here = Run(piece.states, kept, info)
             kernel, target, states, stop = _visited(visits, done - warmup, kernel, target, here)
+            _name_diverged(info, told, states if states is not piece.states else None)
             if store is not None:
                 stop |= _written(store, done, kernel, target, states, None if warming else (kept, info))
             elif not warming:
@@ -213,8 +213,12 @@ def _interrupted(draws: int) -> None:
     warnings.warn(f"run: interrupted; {max(draws, 0)} draws a chain are kept.", stacklevel=3)
 
 
-def _name_diverged(info: Info, told: set[int]) -> None:
-    dead = set(np.flatnonzero(~np.all(info.ok, axis=1)).tolist()) - told
+def _name_diverged(info: Info, told: set[int], changed: State | None) -> None:
+    """Warn of chains that have diverged, but for those a visit has put back where their log density is a number."""
+    lost = ~np.all(info.ok, axis=1)
+    if changed is not None and lost.any():
+        lost &= ~np.isfinite(place.host(changed.eval.log_density)).reshape(len(lost))
+    dead = set(np.flatnonzero(lost).tolist()) - told
     if dead:
         told |= dead
         names = ", ".join(map(str, sorted(dead)))

@@ -1,0 +1,91 @@
+r"""Train an energy with settings that work: Adam with a cosine, gradient clipping, and a mean of weights.
+
+    fit(key, target, starts, steps=…)
+
+`target` is a `Likelihood`, a `Cooperative`, a `Loss` or a sum of them; `starts` are weights with a leading axis of
+independent runs. What comes back has the mean of the weights of every run and the notes along the way.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from langevin.core.run import run
+from langevin.core.types import PyTree, Run, State
+from langevin.models.energy.chains import Note
+from langevin.samplers.ascend import Ascend
+from langevin.samplers.averaged import Averaged
+
+
+class Trained(NamedTuple):
+    """What training gives; every array has a leading axis of runs.
+
+    weights: the running mean of the weights.
+    notes: (run, draw) of `Note`, if the target keeps one, else of the value climbed.
+    run: all there is: states to go on from, with the buffer of chains in them.
+    """
+
+    weights: PyTree
+    notes: Any
+    run: Run
+
+    def of(self, i: int) -> PyTree:
+        """The weights of run i."""
+        return jax.tree.map(lambda u: u[i], self.weights)
+
+    @property
+    def chains(self) -> jax.Array:
+        """(run, chain, …): where the persistent chains stand."""
+        return self.run.states.feed.buffer.position
+
+
+@cache
+def climber(rate: float, steps: int, clip: float) -> optax.GradientTransformation:
+    """Adam of clipped gradients, its rate falling by a cosine to a twentieth.
+
+    The same numbers give the same object: another would compile anew.
+    """
+    return optax.chain(
+        optax.clip_by_global_norm(clip), optax.adam(optax.cosine_decay_schedule(rate, steps, 0.05), 0.9, 0.999)
+    )
+
+
+def starts(build, key, n: int) -> tuple[PyTree, Any]:
+    """Weights of n nets, stacked, and one of the nets: build(key) → net."""
+    nets = [build(k) for k in jax.random.split(key, n)]
+    parts = [eqx.partition(net, eqx.is_inexact_array)[0] for net in nets]
+    return jax.tree.map(lambda *u: jnp.stack(u), *parts), nets[0]
+
+
+def fit(
+    key,
+    target: Any,
+    start: PyTree,
+    *,
+    steps: int,
+    rate: float = 5e-3,
+    clip: float = 1.0,
+    decay: float = 0.998,
+    thin: int = 10,
+    visits=(),
+    store=None,
+) -> Trained:
+    """Climb the target; a note is kept every `thin` steps."""
+    if steps < 10 * thin:
+        raise ValueError(f"fit: {steps} steps with a note every {thin} are too few; take {10 * thin} or more.")
+    kernel = Averaged(Ascend(climber(rate, steps, clip)), decay)
+    draws = steps // thin
+    chunk = min(draws, 100)
+    found = run(key, kernel, target, start, draws=draws, thin=thin, chunk=chunk, keep=_note, visits=visits, store=store)
+    notes = found.kept if store is None else found.kept.load()
+    return Trained(found.states.memory.mean, notes, found)
+
+
+def _note(state: State) -> Note | jax.Array:
+    return getattr(state.feed, "note", state.eval.log_density)
