@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
 
-.PHONY: setup setup-bench demo test test-all lint bench results audit-table clean
+.PHONY: setup setup-bench demo test test-all lint bench results audit-table features clean
 
 setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -48,6 +48,10 @@ results: setup
 
 audit-table: setup
 	$(BIN)/langevin audit --all --size quick --out docs
+
+# nets whose features compare images; needs LANGEVIN_DATA
+features: setup
+	$(BIN)/python -m langevin.models.features
 
 clean:
 	rm -rf $(VENV) $(PEER) out .pytest_cache .mypy_cache .ruff_cache

@@ -11,7 +11,7 @@ from langevin.core import noise
 from langevin.diagnostics import features, grid, samples
 from langevin.targets import plane
 
-SUITE = plane.suite()
+SUITE = plane.plane()
 
 
 @pytest.mark.parametrize("name", SUITE)

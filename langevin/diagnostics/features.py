@@ -51,7 +51,7 @@ def ffd_limit(a, b, *, parts: int = 8, seed: int = 0) -> float:
 def kfd(a, b, *, subsets: int = 100, size: int = 1000, seed: int = 0) -> Estimate:
     """The kernel distance, unbiased, and its standard error over subsets."""
     a, b = _two(a, b)
-    draw, n, d = np.random.default_rng(seed), min(size, len(a), len(b)), a.shape[1]
+    draw, n, d = np.random.default_rng(seed), min(size, len(a) // 2, len(b) // 2), a.shape[1]
     kernel = lambda u, v: (u @ v.T / d + 1) ** 3
     found = []
     for _ in range(subsets):

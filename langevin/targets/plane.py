@@ -1,6 +1,6 @@
 r"""Densities in the plane whose draws and values are both exact, for models that learn them.
 
-`suite()` has them all; each is a target with `exact(key, n)`, a normalised `log_density`, a `box` that holds all but
+`plane()` has them all; each is a target with `exact(key, n)`, a normalised `log_density`, a `box` that holds all but
 1e-6 of its mass, and `entropy(density)`, by quadrature over the box.
 
     rings         equal shares of N(|x|; r_k, w²)/(2π|x|)
@@ -236,7 +236,7 @@ def centres(box: float, cells: int) -> np.ndarray:
     return np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
-def suite() -> dict[str, Any]:
+def plane() -> dict[str, Any]:
     """Every density by name."""
     angle = 2 * math.pi * np.arange(8) / 8
     circle = 2 * np.stack([np.cos(angle), np.sin(angle)], axis=1)

@@ -1,6 +1,6 @@
 r"""Train an energy with settings that work: Adam with a cosine, gradient clipping, and a mean of weights.
 
-    fit(key, target, starts, steps=…)
+    fit_energy(key, target, starts, steps=…)
 
 `target` is a `Likelihood`, a `Cooperative`, a `Loss` or a sum of them; `starts` are weights with a leading axis of
 independent runs. What comes back has the mean of the weights of every run and the notes along the way.
@@ -63,7 +63,7 @@ def starts(build, key, n: int) -> tuple[PyTree, Any]:
     return jax.tree.map(lambda *u: jnp.stack(u), *parts), nets[0]
 
 
-def fit(
+def fit_energy(
     key,
     target: Any,
     start: PyTree,
@@ -78,7 +78,7 @@ def fit(
 ) -> Trained:
     """Climb the target; a note is kept every `thin` steps."""
     if steps < 10 * thin:
-        raise ValueError(f"fit: {steps} steps with a note every {thin} are too few; take {10 * thin} or more.")
+        raise ValueError(f"fit_energy: {steps} steps with a note every {thin} are too few; take {10 * thin} or more.")
     kernel = Averaged(Ascend(climber(rate, steps, clip)), decay)
     draws = steps // thin
     chunk = min(draws, 100)

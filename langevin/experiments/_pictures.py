@@ -1,0 +1,176 @@
+r"""An energy of images, trained by persistent chains and judged: what `ebm-digits` and `ebm-mnist` run.
+
+Images in [−1, 1] plus noise of deviation `jitter`; f by a convolutional net (SiLU, no normalisation); p ∝ e^{f/T} times
+N(0, 1). A Langevin step moves by ε²/2 ∇log p and ε ξ, with ε² = 2T, so that drift is ∇f and noise ε, and both belong to
+one temperature (Nijkamp et al. 2020). Chains are persistent, `restart` of them begun anew from uniform noise each look.
+Kernels: `ula`, unadjusted, and `mala`, the same step accepted or rejected.
+
+    ffd_…, kfd_…        of the persistent chains' images from test images, by two extractors, and the floor: of as many
+                        training images
+    ffd_long_…          of chains begun at noise and run 20 times as long as a look with the trained weights
+    energy_…            mean f of training, persistent, short-run, long-run and noise images, less that of test images,
+                        over the standard deviation of f of test images: long runs should be near 0
+    acceptance          of a Metropolis test of the last step (of `ula` it is not made)
+    auroc_…             how well f tells test images from strangers: shuffled pixels, uniform noise, inverted images
+    memorisation        1 for new images, near 0 for copies
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin.core import noise
+from langevin.data import images
+from langevin.diagnostics.result import Result
+from langevin.diagnostics.samples import memorisation
+from langevin.models.energy.chains import Uniform, moved
+from langevin.models.energy.energy import Energy
+from langevin.models.energy.fit import Trained, fit_energy, starts
+from langevin.models.energy.likelihood import Likelihood
+from langevin.models.energy.nets import Convolutional
+from langevin.models.energy.watch import Watchdog
+from langevin.models.features import distances
+from langevin.samplers.mala import MALA
+from langevin.samplers.sgld import SGLD
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large: channels of the net, steps of training, steps of chains a look, chains, buffer, learning rate."""
+
+    widths: tuple[int, ...]
+    steps: int
+    moves: int
+    chains: int
+    buffer: int
+    rate: float
+    epsilon: float = 0.02
+    jitter: float = 0.05
+    restart: float = 0.02
+    kernels: tuple[str, ...] = ("ula", "mala")
+
+
+def run(name: str, data: str, scale: Scale, seed: int) -> Result:
+    found = images.load(data)
+    train, test = checked(found.x), checked(found.x_test)
+    figures: dict[str, float] = {}
+    table: list[dict[str, Any]] = []
+    sheets: dict[str, np.ndarray] = {"training images": train}
+    for which in scale.kernels:
+        energy, trained = learned(which, train, scale, seed)
+        judged, sheet = judge(data, energy, trained, kernel(which, scale), (train, test), scale)
+        figures |= {f"{k}_{which}": v for k, v in judged.items()}
+        table.append(dict(kernel=which) | judged)
+        sheets |= {f"{k}, {which}": v for k, v in sheet.items()}
+    note = f"p ∝ e^(f/T) N(0, 1), T = {scale.epsilon**2 / 2:.3g}: drift ∇f, noise {scale.epsilon:.3g}."
+    result = Result(name, figures, table, notes=[*found.notes, note])
+    result.drawing = partial(draw, sheets)
+    return result
+
+
+def checked(x: np.ndarray) -> np.ndarray:
+    """Images in [−1, 1]; refused if pixels are missing or out of [0, 1]."""
+    if not np.isfinite(x).all():
+        raise ValueError(f"images: {int((~np.isfinite(x)).sum())} pixels are NaN or infinite; leave those images out.")
+    if x.min() < 0 or x.max() > 1:
+        raise ValueError(f"images: pixels lie in [{x.min():.3g}, {x.max():.3g}]; divide so that they lie in [0, 1].")
+    return 2 * x - 1
+
+
+def kernel(which: str, scale: Scale) -> Any:
+    h = 0.5 * scale.epsilon**2
+    return {"ula": SGLD, "mala": MALA}[which](step_size=h)
+
+
+def learned(which: str, train: np.ndarray, scale: Scale, seed: int) -> tuple[Energy, Trained]:
+    shape = train.shape[1:]
+    build = partial(Convolutional, shape, widths=scale.widths)
+    start, net = starts(lambda key: build(key), noise.key(seed), 1)
+    energy = Energy.of(net, shape, temperature=0.5 * scale.epsilon**2, scale=1.0)
+    target = Likelihood(
+        energy,
+        kernel(which, scale),
+        jnp.asarray(train),
+        Uniform(-1.0, 1.0, shape=shape),
+        steps=scale.moves,
+        chains=scale.chains,
+        batch=scale.chains,
+        buffer=scale.buffer,
+        restart=scale.restart,
+        jitter=scale.jitter,
+    )
+    dog = Watchdog(limit=50.0)
+    how = dict(steps=scale.steps, rate=scale.rate, clip=0.1, decay=0.999, visits=[dog])
+    trained = fit_energy(noise.key(seed + 1), target, start, **how)
+    return energy.with_weights(trained.of(0)), trained
+
+
+def judge(data: str, energy: Energy, trained: Trained, kernel, real, scale: Scale):
+    """Figures of one model, and sheets of its chains."""
+    train, test = real
+    k_noise, k_long, k_short = jax.random.split(noise.key(7), 3)
+    chains = np.asarray(trained.chains[0])
+    n = min(1024, len(chains), len(test))
+    begin = jax.random.uniform(k_noise, (n, *energy.shape), minval=-1.0, maxval=1.0)
+    go = jax.jit(lambda key, begin, k: moved(key, kernel, energy, begin, k), static_argnums=2)
+    long, short = go(k_long, begin, 20 * scale.moves), go(k_short, begin, scale.moves)
+    unit = lambda x: np.clip(0.5 * (np.asarray(x) + 1), 0, 1)
+    found = distances(data, unit(test), unit(chains), unit(train))
+    found |= {
+        k.replace("ffd_", "ffd_long_").replace("kfd_", "kfd_long_"): v
+        for k, v in distances(data, unit(test), unit(long.after.position), unit(train)).items()
+        if not k.endswith("_floor")
+    }
+    f = jax.jit(lambda x: jax.lax.map(energy.f, x, batch_size=256))
+    blurred = lambda x: x + scale.jitter * np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
+    sets = dict(test=blurred(test), train=blurred(train[: len(test)]), persistent=chains, long=long.after.position)
+    sets |= dict(short=short.after.position, noise=begin)
+    value = {k: np.asarray(f(jnp.asarray(x, jnp.float32)), np.float64) for k, x in sets.items()}
+    middle, spread = value["test"].mean(), value["test"].std()
+    found |= {f"energy_{k}": float((v.mean() - middle) / spread) for k, v in value.items() if k != "test"}
+    order = np.random.default_rng(1).permutation(int(np.prod(energy.shape)))
+    shuffled = sets["test"].reshape(len(test), -1)[:, order].reshape(test.shape)
+    strangers = {
+        "shuffled": np.asarray(f(jnp.asarray(shuffled))),
+        "noise": value["noise"],
+        "inverted": np.asarray(f(-jnp.asarray(sets["test"]))),
+    }
+    found |= {f"auroc_{k}": auroc(value["test"], v) for k, v in strangers.items()}
+    last = jax.tree.map(lambda u: float(np.mean(np.asarray(u)[0, -20:])), trained.notes)
+    found |= dict(acceptance=last.shadow, chains_ok=last.ok, gap=last.energy_chain - last.energy_data)
+    flat = lambda x: np.asarray(x).reshape(len(x), -1)
+    found["memorisation"] = memorisation(flat(chains[:n]), flat(train[: len(test)]), flat(test))
+    return found, {"persistent chains": chains, "long runs from noise": np.asarray(long.after.position)}
+
+
+def auroc(inside, outside) -> float:
+    """The share of pairs in which the one inside has the larger value."""
+    ranks = np.argsort(np.argsort(np.concatenate([inside, outside])))[: len(inside)] + 1.0
+    n, m = len(inside), len(outside)
+    return float((ranks.sum() - n * (n + 1) / 2) / (n * m))
+
+
+def draw(sheets: dict[str, np.ndarray], path: str, rows: int = 6, columns: int = 12) -> None:
+    """A sheet of each kind of images."""
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("agg")
+    figure, axes = plt.subplots(1, len(sheets), figsize=(4.2 * len(sheets), 2.5), layout="constrained")
+    for axis, (title, x) in zip(axes, sheets.items(), strict=True):
+        pick = np.linspace(0, len(x) - 1, rows * columns).astype(int)
+        x = np.clip(0.5 * (np.asarray(x)[pick] + 1), 0, 1)
+        depth, side = x.shape[1], x.shape[2]
+        x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=1.0)
+        sheet = x.reshape(rows, columns, depth, side + 2, side + 2).transpose(0, 3, 1, 4, 2)
+        sheet = sheet.reshape(rows * (side + 2), columns * (side + 2), depth)
+        axis.imshow(sheet.squeeze(), cmap="gray", vmin=0, vmax=1)
+        axis.set_title(title, fontsize=9)
+        axis.set_axis_off()
+    figure.savefig(path, dpi=170)
+    plt.close(figure)

@@ -1,0 +1,17 @@
+"""An energy of scikit-learn's digits, 8×8, by persistent Langevin chains, adjusted or not; `_pictures` says how."""
+
+from __future__ import annotations
+
+from langevin.diagnostics.result import Result
+from langevin.experiments import _pictures
+from langevin.experiments._pictures import Scale
+
+SCALES = {
+    "quick": Scale((8, 16), 100, 4, 16, 128, 1e-3),
+    "cpu": Scale((32, 64), 3000, 20, 64, 1024, 1e-3, epsilon=0.05, jitter=0.1),
+    "gpu": Scale((64, 128), 20_000, 40, 128, 2048, 1e-3, epsilon=0.05, jitter=0.1),
+}
+
+
+def run(size: str, seed: int) -> Result:
+    return _pictures.run("ebm-digits", "digits", SCALES[size], seed)

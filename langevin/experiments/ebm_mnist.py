@@ -1,0 +1,20 @@
+"""An energy of MNIST, 28×28 (--data cifar10: of CIFAR-10), by persistent Langevin chains; `_pictures` says how.
+
+The quick size has digits of 8×8 in its place. The cpu size is short: it shows that the code runs, not what it can do.
+"""
+
+from __future__ import annotations
+
+from langevin.diagnostics.result import Result
+from langevin.experiments import _pictures
+from langevin.experiments._pictures import Scale
+
+SCALES = {
+    "quick": Scale((8, 16), 100, 4, 16, 128, 1e-3, kernels=("ula",)),
+    "cpu": Scale((16, 32, 32), 600, 20, 64, 1024, 1e-3, epsilon=0.03, jitter=0.05, kernels=("ula",)),
+    "gpu": Scale((32, 64, 128), 12_000, 40, 128, 5000, 5e-4, epsilon=0.03, jitter=0.05),
+}
+
+
+def run(size: str, seed: int, *, data: str | None = None) -> Result:
+    return _pictures.run("ebm-mnist", data or ("digits" if size == "quick" else "mnist"), SCALES[size], seed)
