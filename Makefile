@@ -51,7 +51,7 @@ audit-table: setup
 
 # nets whose features compare images; needs LANGEVIN_DATA
 features: setup
-	$(BIN)/python -m langevin.models.features
+	$(BIN)/python -m langevin.experiments._features
 
 clean:
 	rm -rf $(VENV) $(PEER) out .pytest_cache .mypy_cache .ruff_cache

@@ -1,11 +1,11 @@
-"""Images: features with a hash, nets of energies, checks of pixels, and the order that AUROC counts."""
+"""Images: features with a hash, nets of energies, and the order that AUROC counts."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from langevin.experiments._pictures import auroc, checked
+from langevin.experiments._pictures import auroc
 from langevin.models.energy.energy import Energy
 from langevin.models.energy.nets import Convolutional, Residual
 from langevin.models.features import distances, extractor
@@ -67,14 +67,6 @@ def test_energies_of_images_give_one_number_with_a_gradient_everywhere(net, shap
     grad = jax.grad(energy.log_density)(jnp.zeros(shape))
     assert grad.shape == shape
     assert np.all(np.asarray(grad) != 0)
-
-
-def test_pixels_are_checked():
-    assert checked(np.array([0.0, 0.5, 1.0])).tolist() == [-1.0, 0.0, 1.0]
-    with pytest.raises(ValueError, match="1 pixels are NaN"):
-        checked(np.array([0.0, np.nan]))
-    with pytest.raises(ValueError, match="divide so that they lie"):
-        checked(np.array([0.0, 255.0]))
 
 
 def test_auroc_counts_pairs():

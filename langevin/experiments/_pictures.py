@@ -29,6 +29,7 @@ from langevin.core import noise
 from langevin.data import images
 from langevin.diagnostics.result import Result
 from langevin.diagnostics.samples import memorisation
+from langevin.models.diffusion.loss import ready
 from langevin.models.energy.chains import Uniform, moved
 from langevin.models.energy.energy import Energy
 from langevin.models.energy.fit import Trained, fit_energy, starts
@@ -58,7 +59,7 @@ class Scale:
 
 def run(name: str, data: str, scale: Scale, seed: int) -> Result:
     found = images.load(data)
-    train, test = checked(found.x), checked(found.x_test)
+    train, test = ready(found.x), ready(found.x_test)
     figures: dict[str, float] = {}
     table: list[dict[str, Any]] = []
     sheets: dict[str, np.ndarray] = {"training images": train}
@@ -72,15 +73,6 @@ def run(name: str, data: str, scale: Scale, seed: int) -> Result:
     result = Result(name, figures, table, notes=[*found.notes, note])
     result.drawing = partial(draw, sheets)
     return result
-
-
-def checked(x: np.ndarray) -> np.ndarray:
-    """Images in [−1, 1]; refused if pixels are missing or out of [0, 1]."""
-    if not np.isfinite(x).all():
-        raise ValueError(f"images: {int((~np.isfinite(x)).sum())} pixels are NaN or infinite; leave those images out.")
-    if x.min() < 0 or x.max() > 1:
-        raise ValueError(f"images: pixels lie in [{x.min():.3g}, {x.max():.3g}]; divide so that they lie in [0, 1].")
-    return 2 * x - 1
 
 
 def kernel(which: str, scale: Scale) -> Any:

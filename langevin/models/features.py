@@ -19,7 +19,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from langevin.diagnostics.features import ffd, kfd
 
@@ -61,7 +60,7 @@ def extractor(name: str, kind: str = "classifier") -> tuple[Callable[[np.ndarray
         raise ValueError(f"extractor: there is none for {name!r}, {kind!r}; there are {', '.join(SHAPES)}, {KINDS}.")
     net = Reader(SHAPES[name], jax.random.key(2026))
     if kind == "classifier":
-        net = _loaded(net, FOLDER / f"{name}.npz")
+        net = loaded(net, FOLDER / f"{name}.npz")
     else:
         net = jax.tree.map(lambda u: 3.0 * u if eqx.is_inexact_array(u) else u, net)  # of a size that bends
     mark = hashlib.sha256()
@@ -94,42 +93,10 @@ def distances(name: str, real, generated, other) -> dict[str, float]:
     return found
 
 
-def train(name: str, steps: int = 3000, batch: int = 128) -> float:
-    """Train a classifier and write its weights; its accuracy on the test part comes back."""
-    from langevin.core import noise
-    from langevin.core.run import run
-    from langevin.data import images
-    from langevin.models.energy.losses import CrossEntropy
-    from langevin.samplers.ascend import Ascend
-    from langevin.targets.loss import Loss
-
-    found = images.load(name)
-    weights, rest = eqx.partition(Reader(SHAPES[name], jax.random.key(2026)), eqx.is_inexact_array)
-    target = Loss(CrossEntropy(rest), (jnp.asarray(found.x), jnp.asarray(found.y)), batch=batch)
-    climb = Ascend(optax.adamw(optax.cosine_decay_schedule(2e-3, steps), weight_decay=1e-3))
-    start = jax.tree.map(lambda u: u[None], weights)
-    trained = run(noise.key(0), climb, target, start, draws=1, thin=steps, chunk=1, keep=_nothing)
-    leaves = [np.asarray(u[0], np.float16) for u in jax.tree.leaves(trained.states.position)]
-    FOLDER.mkdir(exist_ok=True)
-    np.savez_compressed(FOLDER / f"{name}.npz", *leaves)
-    net = _loaded(Reader(SHAPES[name], jax.random.key(2026)), FOLDER / f"{name}.npz")
-    said = jnp.argmax(jax.jit(jax.vmap(net))(jnp.asarray(found.x_test)), axis=1)
-    return float(jnp.mean(said == jnp.asarray(found.y_test)))
-
-
-def _nothing(state):
-    return state.eval.log_density
-
-
-def _loaded(net: Reader, path: Path) -> Reader:
+def loaded(net: Reader, path: Path) -> Reader:
     if not path.is_file():
         raise ValueError(f"extractor: {path.name} is not there; `make features` trains it.")
     weights, rest = eqx.partition(net, eqx.is_inexact_array)
     with np.load(path) as file:
         leaves = [jnp.asarray(file[f"arr_{i}"], jnp.float32) for i in range(len(file.files))]
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(weights), leaves), rest)
-
-
-if __name__ == "__main__":
-    for each in SHAPES:
-        print(f"{each}: {train(each):.4f} of the test part told rightly")

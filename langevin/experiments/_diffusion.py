@@ -1,0 +1,49 @@
+"""What the experiments on diffusion models share: training by the loop, and a figure of points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+
+from langevin.core.run import run
+from langevin.core.visits import Progress
+from langevin.samplers.ascend import Ascend
+from langevin.samplers.averaged import Averaged, mean_of
+from langevin.targets.loss import Loss
+
+
+def nothing(state):
+    """Of a training run only the end is wanted."""
+    return ()
+
+
+def halves(net: eqx.Module) -> tuple[Any, Any]:
+    """The arrays of a network, and the rest."""
+    return eqx.partition(net, eqx.is_inexact_array)
+
+
+def trained(key, loss, rows, start, *, steps: int, batch: int, rate: float = 1e-3, decay: float = 0.999):
+    """The running mean of the arrays along a training run, and the loss of every step (step,)."""
+    falling = optax.cosine_decay_schedule(rate, steps, alpha=0.01)
+    kernel = Averaged(Ascend(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(falling))), decay)
+    target = Loss(loss, rows, batch=batch)
+    start = jax.tree.map(lambda u: u[None], start)
+    visits = (Progress(steps),)
+    done = run(key, kernel, target, start, draws=steps, chunk=min(500, steps), keep=nothing, visits=visits)
+    return jax.tree.map(lambda u: u[0], mean_of(done.states)), -np.asarray(done.info.log_density[0], np.float64)
+
+
+def order_of(steps, gaps) -> float:
+    """The slope of log gap against −log steps."""
+    return float(-np.polyfit(np.log(steps), np.log(gaps), 1)[0])
+
+
+def scatter(axis, points, title: str, reach: float) -> None:
+    """A panel of points in the plane."""
+    axis.scatter(*np.asarray(points)[:4000].T, s=1.5, alpha=0.4, color="#2a6f97", linewidths=0, rasterized=True)
+    axis.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
+    axis.set_title(title, fontsize=9)

@@ -1,0 +1,1 @@
+"""Diffusion models: forward processes, losses, samplers, likelihoods, guidance, and critically-damped Langevin."""
