@@ -148,21 +148,24 @@ def auroc(inside, outside) -> float:
     return float((ranks.sum() - n * (n + 1) / 2) / (n * m))
 
 
-def draw(sheets: dict[str, np.ndarray], path: str, rows: int = 6, columns: int = 12) -> None:
-    """A sheet of each kind of images."""
+def draw(sheets: dict[str, np.ndarray], path: str, rows: int = 5, columns: int = 12) -> None:
+    """A sheet of each kind of images, three beside one another."""
     import matplotlib.pyplot as plt
 
     plt.switch_backend("agg")
-    figure, axes = plt.subplots(1, len(sheets), figsize=(4.2 * len(sheets), 2.5), layout="constrained")
-    for axis, (title, x) in zip(axes, sheets.items(), strict=True):
+    deep = -(-len(sheets) // 3)
+    figure, axes = plt.subplots(deep, 3, figsize=(13, 2.1 * deep), layout="constrained")
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for axis, (title, x) in zip(axes.flat, sheets.items(), strict=False):
         pick = np.linspace(0, len(x) - 1, rows * columns).astype(int)
         x = np.clip(0.5 * (np.asarray(x)[pick] + 1), 0, 1)
         depth, side = x.shape[1], x.shape[2]
         x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=1.0)
         sheet = x.reshape(rows, columns, depth, side + 2, side + 2).transpose(0, 3, 1, 4, 2)
-        sheet = sheet.reshape(rows * (side + 2), columns * (side + 2), depth)
-        axis.imshow(sheet.squeeze(), cmap="gray", vmin=0, vmax=1)
+        axis.imshow(
+            sheet.reshape(rows * (side + 2), columns * (side + 2), depth).squeeze(), cmap="gray", vmin=0, vmax=1
+        )
         axis.set_title(title, fontsize=9)
-        axis.set_axis_off()
-    figure.savefig(path, dpi=170)
+    figure.savefig(path, dpi=150)
     plt.close(figure)
