@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from langevin.cli import app
 from langevin.diagnostics.audit import audit
-from langevin.diagnostics.audit_table import page, uncovered
+from langevin.diagnostics.audit_table import add, page, uncovered
 from langevin.diagnostics.subjects import AUDITED, subject
 from langevin.samplers.mala import MALA
 from langevin.samplers.sghmc import SGHMC
@@ -163,7 +163,7 @@ def test_a_file_of_the_users():
 
 def test_the_page():
     result = audit(SGLD(0.05), ("normal",), "quick", name="sgld")
-    text = page({"sgld": result}, "quick")
+    text = page({"sgld": result.as_dict()}, "quick")
     assert "| sgld | 0.0" in text
     assert text.count("\n|") >= 5
 

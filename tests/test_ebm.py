@@ -395,6 +395,20 @@ def test_the_watchdog_undoes_what_went_wrong_and_stops_in_the_end(key):
     assert found.kept.shape[1] < 100
 
 
+def test_training_that_is_stopped_gives_what_was_well(key):
+    """Weights that no longer have a value: fit gives those before."""
+    target = Loss(steep, np.zeros((4, 1), np.float32), order="replacement")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trained = fit_energy(key, target, jnp.ones((1,)), steps=2000, rate=5e-3, thin=2, visits=[Watchdog(1e9)])
+    assert np.isfinite(np.asarray(trained.weights)).all()
+
+
+def steep(key, position, rows):
+    """Climbs to where it has no value."""
+    return -position + jnp.where(position > 1.6, jnp.nan, 0.0) + 0 * rows[:, 0]
+
+
 def test_a_run_that_goes_well_is_left_alone(key):
     dog = Watchdog()
     found = run(key, Ascend(optax.sgd(0.01)), Density(cliff), jnp.zeros((1, 1)), draws=20, chunk=10, visits=[dog])

@@ -28,7 +28,9 @@ def audit(
     quiet: Quiet = False,
     every: Annotated[bool, typer.Option("--all", help="All registered samplers.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Say which samplers and targets there are.")] = False,
-    out: Annotated[Path | None, typer.Option(help="With --all: a folder for audit.md and audit.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for audit.md and audit.json; one sampler replaces its row there.")
+    ] = None,
 ) -> None:
     """Does a sampler converge to what it says, and at what price? Tried on targets whose truth is known."""
     from langevin.diagnostics import audit_table, subjects, trials
@@ -54,6 +56,8 @@ def audit(
     result.seconds = time.perf_counter() - began
     if json:
         result.write(json)
+    if out:
+        audit_table.add(out, result, size)
     if not quiet:
         _print_audit(result)
 

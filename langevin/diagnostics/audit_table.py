@@ -41,35 +41,48 @@ def write(
             say(f"{name}: not audited ({error})")
             continue
         result.seconds = time.perf_counter() - began
-        done[name] = result
+        done[name] = result.as_dict()
         say(f"{result.outcome}: {result.verdict} [{result.seconds:.0f} s]")
-        folder.mkdir(parents=True, exist_ok=True)
-        body = {n: r.as_dict() for n, r in done.items()}
-        (folder / "audit.json").write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
-        (folder / "audit.md").write_text(page(done, size))
+        _put(folder, done, size)
     for name in uncovered():
         say(f"{name}: has no row in AUDITED and no reason in EXCLUDED (langevin/diagnostics/subjects.py)")
 
 
-def page(done: dict[str, Audit], size: str) -> str:
+def add(folder: Path, result: Audit, size: str) -> None:
+    """Put one audit into the table of a folder, in place of an older one of that sampler."""
+    if result.name not in AUDITED:
+        raise ValueError(f"audit: the table has the samplers that --list shows, and {result.name} is none of them.")
+    file = folder / "audit.json"
+    done = json.loads(file.read_text()) if file.is_file() else {}
+    done[result.name] = result.as_dict()
+    _put(folder, {name: done[name] for name in AUDITED if name in done}, size)
+
+
+def _put(folder: Path, done: dict[str, Any], size: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "audit.json").write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n")
+    (folder / "audit.md").write_text(page(done, size))
+
+
+def page(done: dict[str, Any], size: str) -> str:
     """The table as Markdown."""
-    columns = [t for t in BUILT if any(f"tv_target_{t}" in r.figures for r in done.values())]
-    floors = [v for r in done.values() for k, v in r.figures.items() if k.startswith("tv_floor")]
+    columns = [t for t in BUILT if any(f"tv_target_{t}" in r["figures"] for r in done.values())]
+    floors = [v for r in done.values() for k, v in r["figures"].items() if k.startswith("tv_floor")]
     lines = [HEAD.format(size=size, floor=f"{min(floors):.3f} to {max(floors):.3f}" if floors else "0")]
     lines += ["| sampler | " + " | ".join(columns) + " | gradients | time | |", "|---" * (len(columns) + 4) + "|"]
-    for name, result in done.items():
-        cost = [f"{result.figures[c]:.3g}" if c in result.figures else "" for c in ("cost_grad", "cost_time")]
-        mark = {"as claimed": "not p, as claimed", "failed": "**failed**"}.get(result.outcome, result.outcome)
-        lines.append(f"| {name} | " + " | ".join([*(_cell(result, t) for t in columns), *cost, mark]) + " |")
+    for name, row in done.items():
+        figures, outcome = row["figures"], row["outcome"]
+        cost = [f"{figures[c]:.3g}" if c in figures else "" for c in ("cost_grad", "cost_time")]
+        mark = {"as claimed": "not p, as claimed", "failed": "**failed**"}.get(outcome, outcome)
+        lines.append(f"| {name} | " + " | ".join([*(_cell(figures, t) for t in columns), *cost, mark]) + " |")
     lines += ["", "| sampler | claims | verdict |", "|---|---|---|"]
     plain = lambda text: text.replace("|z|", "z").replace("|", "∣")
-    lines += [f"| `{plain(r.kernel)}` | {plain(r.law)} | {plain(r.verdict)} |" for r in done.values()]
+    lines += [f"| `{plain(r['kernel'])}` | {plain(r['law'])} | {plain(r['verdict'])} |" for r in done.values()]
     lines += ["", "Not audited: " + "; ".join(f"`{n}`: {why}" for n, why in EXCLUDED.items()) + "."]
     return "\n".join(lines) + "\n"
 
 
-def _cell(result: Audit, target: str) -> str:
-    figures = result.figures
+def _cell(figures: dict[str, float], target: str) -> str:
     if f"diverged_{target}" in figures and f"tv_target_{target}" not in figures:
         return "diverged"
     if f"tv_target_{target}" not in figures:

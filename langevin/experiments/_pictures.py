@@ -5,8 +5,8 @@ N(0, 1). A Langevin step moves by ε²/2 ∇log p and ε ξ, with ε² = 2T, so 
 one temperature (Nijkamp et al. 2020). Chains are persistent, `restart` of them begun anew from uniform noise each look.
 Kernels: `ula`, unadjusted, and `mala`, the same step accepted or rejected.
 
-    ffd_…, kfd_…        of the persistent chains' images from test images, by two extractors, and the floor: of as many
-                        training images
+    ffd_…, kfd_…        of the persistent chains' images from one half of the training images, by two extractors, and
+                        the floor: of as many of the other half
     ffd_long_…          of chains begun at noise and run 20 times as long as a look with the trained weights
     energy_…            mean f of training, persistent, short-run, long-run and noise images, less that of test images,
                         over the standard deviation of f of test images: long runs should be near 0
@@ -97,7 +97,7 @@ def learned(which: str, train: np.ndarray, scale: Scale, seed: int) -> tuple[Ene
         restart=scale.restart,
         jitter=scale.jitter,
     )
-    dog = Watchdog(limit=50.0)
+    dog = Watchdog(limit=1e4)
     how = dict(steps=scale.steps, rate=scale.rate, clip=0.1, decay=0.999, visits=[dog])
     trained = fit_energy(noise.key(seed + 1), target, start, **how)
     return energy.with_weights(trained.of(0)), trained
@@ -113,10 +113,10 @@ def judge(data: str, energy: Energy, trained: Trained, kernel, real, scale: Scal
     go = jax.jit(lambda key, begin, k: moved(key, kernel, energy, begin, k), static_argnums=2)
     long, short = go(k_long, begin, 20 * scale.moves), go(k_short, begin, scale.moves)
     unit = lambda x: np.clip(0.5 * (np.asarray(x) + 1), 0, 1)
-    found = distances(data, unit(test), unit(chains), unit(train))
+    found = distances(data, unit(train), unit(chains))
     found |= {
         k.replace("ffd_", "ffd_long_").replace("kfd_", "kfd_long_"): v
-        for k, v in distances(data, unit(test), unit(long.after.position), unit(train)).items()
+        for k, v in distances(data, unit(train), unit(long.after.position)).items()
         if not k.endswith("_floor")
     }
     f = jax.jit(lambda x: jax.lax.map(energy.f, x, batch_size=256))

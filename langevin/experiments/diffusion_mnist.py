@@ -108,7 +108,7 @@ def run(size: str, seed: int, *, data: str | None = None) -> Result:
     figures["swd_floor"] = sliced(flat(train[:n]), flat(test[:n]))[0]
     figures["memorisation"] = memorisation(flat(drawn["dpm"]), flat(train[: len(test)]), flat(test))
     figures |= _accuracies(flat(train), found.y, flat(test), found.y_test, drawn, labels)
-    more, notes = _features(name, train, test[:n], drawn["dpm"])
+    more, notes = _features(name, train, drawn["dpm"])
     figures |= more
     table = [dict(figure=k, value=v) for k, v in figures.items()]
     result = Result("diffusion-mnist", figures, table, BARS, notes=[*found.notes, *notes])
@@ -172,11 +172,11 @@ def _accuracies(train, y, test, y_test, drawn, labels) -> dict[str, float]:
     }
 
 
-def _features(name: str, train, test, drawn) -> tuple[dict[str, float], list[str]]:
-    """Distances of draws from test images, with the floor of training images; a note where there is no extractor."""
+def _features(name: str, train, drawn) -> tuple[dict[str, float], list[str]]:
+    """Distances of draws from training images, with the floor; a note where there is no extractor."""
     unit = lambda x: 0.5 * (np.asarray(x, np.float32) + 1)
     try:
-        return distances(name, unit(test), unit(drawn), unit(train)), []
+        return distances(name, unit(train), unit(drawn)), []
     except ValueError as error:
         return {}, [f"No distances of features: {error}"]
 

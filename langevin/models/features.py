@@ -79,13 +79,16 @@ def extractor(name: str, kind: str = "classifier") -> tuple[Callable[[np.ndarray
     return extract, f"{name}-{kind}-{mark.hexdigest()[:4]}"
 
 
-def distances(name: str, real, generated, other) -> dict[str, float]:
-    """FFD and KFD of generated images from real ones by both extractors, and the floor: of other real ones."""
-    n = min(map(len, (real, generated, other)))
+def distances(name: str, real, generated) -> dict[str, float]:
+    """FFD and KFD of generated images from one half of the real ones by both extractors, and the floor: of the other
+    half, in as many images."""
+    n = min(len(real) // 2, len(generated))
+    order = np.random.default_rng(0).permutation(len(real))[: 2 * n]
+    half, other = real[order[:n]], real[order[n:]]
     found: dict[str, float] = {}
     for kind in KINDS:
         extract, called = extractor(name, kind)
-        a, b, c = (extract(u[:n]) for u in (real, generated, other))
+        a, b, c = (extract(u) for u in (half, generated[:n], other))
         found[f"ffd_{called}"], found[f"ffd_{called}_floor"] = ffd(a, b), ffd(a, c)
         value = kfd(a, b)
         found |= {f"kfd_{called}": value.value, f"kfd_{called}_stderr": value.stderr}

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from langevin.core import noise
 from langevin.core.record import record, static
 from langevin.core.types import State
-from langevin.samplers.mala import MALA
 from langevin.samplers.sgld import SGLD
 from langevin.targets.stream import Place, ordered, shuffled
 
@@ -132,8 +131,8 @@ def moved(key, kernel: Any, model: Any, begin, steps: int) -> Moved:
 
 
 def shadow(kernel: Any, go: Moved):
-    """The mean acceptance a Metropolis test of the last step would have, of plain Langevin steps; else the kernel's."""
-    if not isinstance(kernel, (SGLD, MALA)) or callable(kernel.step_size):
+    """The mean acceptance a Metropolis test of the last step of `SGLD` would have; of other kernels, their own."""
+    if not isinstance(kernel, SGLD) or callable(kernel.step_size):
         return jnp.mean(go.acceptance)
     h, before, after = kernel.step_size, go.before, go.after
     x, y, g, g_new = (_flat(u) for u in (before.position, after.position, before.eval.grad, after.eval.grad))

@@ -84,6 +84,9 @@ def fit_energy(
     chunk = min(draws, 100)
     found = run(key, kernel, target, start, draws=draws, thin=thin, chunk=chunk, keep=_note, visits=visits, store=store)
     notes = found.kept if store is None else found.kept.load()
+    for visit in visits:
+        if getattr(visit, "stopped", False) and visit.good is not None:
+            found = found._replace(states=visit.good)  # a watchdog gave up: what was well is what there is
     return Trained(found.states.memory.mean, notes, found)
 
 
