@@ -1,5 +1,6 @@
 """The audit tells right samplers from wrong ones, and says what is wrong, in words."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -166,6 +167,20 @@ def test_the_page():
     text = page({"sgld": result.as_dict()}, "quick")
     assert "| sgld | 0.0" in text
     assert text.count("\n|") >= 5
+
+
+def test_one_audit_replaces_its_row(tmp_path):
+    result = audit(SGLD(0.05), ("normal",), "quick", name="sgld")
+    for verdict in ("first", "second"):
+        add(tmp_path, "sgld", dataclasses.replace(result, verdict=verdict), "quick")
+    add(tmp_path, "mala", dataclasses.replace(result, verdict="third"), "quick")
+    found = json.loads((tmp_path / "audit.json").read_text())
+    assert {name: row["verdict"] for name, row in found.items()} == {"sgld": "second", "mala": "third"}
+    text = (tmp_path / "audit.md").read_text()
+    assert "first" not in text
+    assert "| second |" in text
+    with pytest.raises(ValueError, match="mine is none of them"):
+        add(tmp_path, "mine", result, "quick")
 
 
 @pytest.mark.parametrize(

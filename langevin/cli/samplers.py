@@ -57,7 +57,7 @@ def audit(
     if json:
         result.write(json)
     if out:
-        audit_table.add(out, result, size)
+        audit_table.add(out, kernel, result, size)
     if not quiet:
         _print_audit(result)
 

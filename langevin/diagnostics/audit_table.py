@@ -48,14 +48,14 @@ def write(
         say(f"{name}: has no row in AUDITED and no reason in EXCLUDED (langevin/diagnostics/subjects.py)")
 
 
-def add(folder: Path, result: Audit, size: str) -> None:
+def add(folder: Path, name: str, result: Audit, size: str) -> None:
     """Put one audit into the table of a folder, in place of an older one of that sampler."""
-    if result.name not in AUDITED:
-        raise ValueError(f"audit: the table has the samplers that --list shows, and {result.name} is none of them.")
+    if name not in AUDITED:
+        raise ValueError(f"audit: the table has the samplers that --list shows, and {name} is none of them.")
     file = folder / "audit.json"
     done = json.loads(file.read_text()) if file.is_file() else {}
-    done[result.name] = result.as_dict()
-    _put(folder, {name: done[name] for name in AUDITED if name in done}, size)
+    done[name] = result.as_dict()
+    _put(folder, {n: done[n] for n in AUDITED if n in done}, size)
 
 
 def _put(folder: Path, done: dict[str, Any], size: str) -> None:
