@@ -8,7 +8,7 @@ import pytest
 from langevin.models.diffusion import exact
 from langevin.models.diffusion.cld import CLD, HSM, SSCS, VelocityScore, log_prob_bound, tail
 from langevin.models.diffusion.likelihood import log_prob
-from langevin.models.diffusion.sample import EulerMaruyama, Flow, sample
+from langevin.models.diffusion.sample import EulerMaruyama, Flow, generate
 
 MEANS = jnp.array([[-1.0, 0.5], [1.0, -0.3], [0.5, 1.0]])
 STD, WEIGHTS = jnp.array([0.3, 0.2, 0.4]), jnp.array([0.5, 0.3, 0.2])
@@ -78,7 +78,7 @@ def test_samplers_reach_the_mixture(sampler, key):
     process = CLD(beta=6.0, cut=1e-4)
     score = exact.DampedScore(process, MEANS, STD, WEIGHTS)
     n = 4000
-    u = sample(k_run, sampler, process, score, (2, 2), n=n)
+    u = generate(k_run, sampler, process, score, (2, 2), n=n)
     truth = exact.MixtureScore(None, MEANS, STD, WEIGHTS).exact(k_truth, 100_000)
     features = lambda x: jnp.concatenate([x, x**2, x[:, :1] * x[:, 1:], jnp.cos(2 * x)], axis=1)
     a, b = features(u[:, 0]), features(truth)
@@ -94,7 +94,7 @@ def test_samplers_reach_the_mixture(sampler, key):
 def test_the_splitting_is_exact_at_rest(key):
     """With the score of the law at rest nothing is left for Euler: that law is kept, whatever the steps."""
     process = CLD()
-    u = sample(key, SSCS(2, "uniform", denoise=False), process, at_rest, (2, 2), n=20_000)
+    u = generate(key, SSCS(2, "uniform", denoise=False), process, at_rest, (2, 2), n=20_000)
     se = np.sqrt(2 / 40_000)
     assert abs(float(jnp.var(u[:, 0])) - 1) < 5 * se
     assert abs(float(jnp.var(u[:, 1])) / 0.25 - 1) < 5 * se
@@ -110,7 +110,7 @@ def test_splitting_beats_euler_at_equal_steps(key):
     k_one, k_two = jax.random.split(key)
     process = CLD()
     score = exact.DampedScore(process, jnp.zeros((1, 2)), jnp.array([0.5]), jnp.ones(1))
-    off = lambda k, s: abs(float(jnp.var(sample(k, s, process, score, (2, 2), n=8000)[:, 0])) - 0.25)
+    off = lambda k, s: abs(float(jnp.var(generate(k, s, process, score, (2, 2), n=8000)[:, 0])) - 0.25)
     assert 2 * off(k_one, SSCS(12)) < off(k_two, EulerMaruyama(12, "quadratic"))
 
 
@@ -168,4 +168,4 @@ def test_the_likelihood_of_positions_and_velocities(key):
 
 def test_positions_alone_are_refused():
     with pytest.raises(ValueError, match="positions and velocities"):
-        sample(jax.random.key(0), SSCS(5), CLD(), at_rest, (3,), n=2)
+        generate(jax.random.key(0), SSCS(5), CLD(), at_rest, (3,), n=2)

@@ -11,7 +11,7 @@ from langevin.models import convolution
 from langevin.models.diffusion import exact, guidance, likelihood
 from langevin.models.diffusion.denoiser import FORMS, Denoiser, convert, denoised
 from langevin.models.diffusion.loss import DSM, dequantised, quantised, ready, stratified
-from langevin.models.diffusion.sample import DPM, EulerMaruyama, Flow, Heun, PredictorCorrector, sample
+from langevin.models.diffusion.sample import DPM, EulerMaruyama, Flow, Heun, PredictorCorrector, generate
 from langevin.models.diffusion.sde import EDM, VE, VP, SubVP
 from langevin.models.diffusion.times import SPACINGS, times
 from langevin.models.score import Level, moved
@@ -197,7 +197,7 @@ def flow_truth():
     for process in (VP(), EDM(high=10.0)):
         start = process.prior(jax.random.key(7), (64, 2))
         score = exact.ring(process, std=0.5)
-        fine = sample(jax.random.key(0), Heun(1000, "rho", denoise=False), process, score, (2,), start=start)
+        fine = generate(jax.random.key(0), Heun(1000, "rho", denoise=False), process, score, (2,), start=start)
         found[name(process)] = (process, score, start, fine)
     return found
 
@@ -213,7 +213,7 @@ def test_solvers_of_the_flow_have_their_order(sampler, order, which, flow_truth,
     spacing = "snr" if sampler is DPM else "rho"
     gaps = []
     for steps in (32, 64):
-        x = sample(jax.random.clone(key), sampler(steps, spacing, denoise=False), process, score, (2,), start=start)
+        x = generate(jax.random.clone(key), sampler(steps, spacing, denoise=False), process, score, (2,), start=start)
         gaps.append(float(jnp.sqrt(jnp.mean((x - fine) ** 2))))
     assert np.log2(gaps[0] / gaps[1]) == pytest.approx(order, abs=0.35)
     assert gaps[1] < {1: 0.2, 2: 0.03}[order]
@@ -224,13 +224,13 @@ def test_the_reverse_sde_has_strong_order_one(key):
     process = VP()
     score = exact.ring(process, std=0.5)
     start = process.prior(jax.random.key(3), (256, 2))
-    of = lambda n: sample(
+    of = lambda n: generate(
         jax.random.clone(key), EulerMaruyama(n, denoise=False, increments=1024), process, score, (2,), start=start
     )
     fine, *coarse = of(1024), of(32), of(64)
     gaps = [float(jnp.sqrt(jnp.mean((x - fine) ** 2))) for x in coarse]
     assert np.log2(gaps[0] / gaps[1]) == pytest.approx(1.0, abs=0.35)
-    apart = sample(key, EulerMaruyama(64, denoise=False), process, score, (2,), start=start)
+    apart = generate(key, EulerMaruyama(64, denoise=False), process, score, (2,), start=start)
     assert gaps[1] < 0.3 * float(jnp.sqrt(jnp.mean((apart - fine) ** 2)))
 
 
@@ -257,7 +257,7 @@ def test_samplers_reach_the_mixture(which, process, key):
     means = jnp.array([[-1.0, 0.5], [1.0, -0.3], [0.5, 1.0]])
     score = exact.MixtureScore(process, means, jnp.array([0.3, 0.2, 0.4]), jnp.array([0.5, 0.3, 0.2]))
     n = 4000
-    x = sample(k_run, SAMPLERS[which], process, score, (2,), n=n)
+    x = generate(k_run, SAMPLERS[which], process, score, (2,), n=n)
     truth = score.exact(k_truth, 100_000)
     features = lambda x: jnp.concatenate([x, x**2, x[:, :1] * x[:, 1:], jnp.cos(2 * x)], axis=1)
     a, b = features(x), features(truth)
@@ -273,8 +273,8 @@ def test_the_corrector_repairs_a_rough_score(key):
     true = exact.ring(process, std=0.3)
     score = exact.Rough(true, 0.3)
     truth = true.exact(k_truth, 50_000)
-    alone = sample(k_alone, EulerMaruyama(60), process, score, (2,), n=4000)
-    both = sample(k_both, PredictorCorrector(20, corrector=SGLD(0.3), inner=2), process, score, (2,), n=4000)
+    alone = generate(k_alone, EulerMaruyama(60), process, score, (2,), n=4000)
+    both = generate(k_both, PredictorCorrector(20, corrector=SGLD(0.3), inner=2), process, score, (2,), n=4000)
     assert 1.5 * sliced(both, truth) < sliced(alone, truth)
 
 
@@ -361,7 +361,7 @@ def refusals():
     rough = exact.Rough(score)
     nan = np.full((2, 1, 2, 2), 0.5)
     nan[1, 0, 0, 0] = np.nan
-    run = lambda sampler, **how: sample(jax.random.key(0), sampler, process, rough, (2,), **how)
+    run = lambda sampler, **how: generate(jax.random.key(0), sampler, process, rough, (2,), **how)
     return {
         "image 1 has pixels that are not finite": lambda: ready(nan),
         "outside": lambda: ready(np.full((1, 1, 2, 2), 7.0)),
@@ -435,7 +435,7 @@ def test_guidance_with_weight_one_is_the_conditional_law(key):
             slope = jax.grad(guided.log_density)(x, t, label)
             np.testing.assert_allclose(guided(x, t, label), slope, rtol=1e-4, atol=1e-5)
     labels = jnp.arange(2000) % 2
-    drawn = sample(key, DPM(20), process, by_itself, (2,), n=2000, condition=(labels,))
+    drawn = generate(key, DPM(20), process, by_itself, (2,), n=2000, condition=(labels,))
     off = jnp.mean(jnp.where(labels == 0, 1.0, -1.0) * drawn[:, 0])
     assert abs(float(off) - 1) < 5 * 0.6 / np.sqrt(2000) + 0.02
 
@@ -446,7 +446,7 @@ def test_an_energy_is_sampled_with_a_metropolis_corrector(key):
     x, t = jnp.array([0.4, -0.7]), jnp.asarray(0.3)
     np.testing.assert_allclose(score(x, t), jax.grad(score.log_density)(x, t), rtol=1e-4)
     sampler = PredictorCorrector(25, corrector=MALA(0.3), inner=3)
-    drawn = sample(key, sampler, process, score, (2,), n=4000)
+    drawn = generate(key, sampler, process, score, (2,), n=4000)
     assert abs(float(jnp.var(drawn)) / 0.25 - 1) < 5 * np.sqrt(2 / 8000) + 0.02
 
 

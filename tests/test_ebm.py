@@ -18,11 +18,11 @@ from langevin.core.types import Law
 from langevin.models.energy.chains import Around, Uniform, following, moved, note_of, opened, shadow
 from langevin.models.energy.cooperative import Cooperative
 from langevin.models.energy.energy import Energy, integrable
-from langevin.models.energy.fit import fit_energy, starts
 from langevin.models.energy.likelihood import Likelihood
 from langevin.models.energy.losses import NCE, CrossEntropy, EnergyDiscrepancy, Joint
 from langevin.models.energy.watch import Watchdog
 from langevin.models.nets import MLP
+from langevin.models.train import starts, train
 from langevin.samplers.ascend import Ascend
 from langevin.samplers.averaged import Averaged
 from langevin.samplers.mala import MALA
@@ -141,7 +141,7 @@ def test_one_parameter_is_learned_and_published_stanley_learns_another(key):
         how = dict(steps=10, chains=256, batch=256, buffer=256, restart=0.0)
         target = Likelihood(energy, kernel, DATA, Around(0.0, 1.0, shape=(1,)), **how)
         start = jax.tree.map(lambda u: jnp.broadcast_to(u, (4,)), energy.weights)
-        trained = fit_energy(jax.random.clone(key), target, start, steps=600, rate=0.02, decay=0.99)
+        trained = train(jax.random.clone(key), target, start, steps=600, rate=0.02, decay=0.99)
         found[name] = float(np.mean(jax.tree.leaves(trained.weights)[0]))
     assert abs(found["metropolis"] * SQUARE - 1) < 0.05
     assert found["none"] * SQUARE > 1.7
@@ -351,7 +351,7 @@ def test_a_generator_learns_where_chains_end(key):
     np.testing.assert_allclose(found.grad[1].layers[0].bias, 1.0, rtol=1e-4)
     assert float(feed.note.ok) == 1
     start = jax.tree.map(lambda u: jnp.asarray(u)[None], (energy.weights, weights))
-    trained = fit_energy(jax.random.key(5), target, start, steps=100, thin=10)
+    trained = train(jax.random.key(5), target, start, steps=100, thin=10)
     assert np.isfinite(np.asarray(trained.notes.energy_data)).all()
 
 
@@ -400,7 +400,7 @@ def test_training_that_is_stopped_gives_what_was_well(key):
     target = Loss(steep, np.zeros((4, 1), np.float32), order="replacement")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trained = fit_energy(key, target, jnp.ones((1,)), steps=2000, rate=5e-3, thin=2, visits=[Watchdog(1e9)])
+        trained = train(key, target, jnp.ones((1,)), steps=2000, rate=5e-3, thin=2, visits=[Watchdog(1e9)])
     assert np.isfinite(np.asarray(trained.weights)).all()
 
 
@@ -441,7 +441,7 @@ def test_bad_input_is_refused_in_one_sentence(key):
         with pytest.raises(ValueError, match=words):
             Likelihood(energy, kernel, DATA, base, **how)
     with pytest.raises(ValueError, match="too few"):
-        fit_energy(key, None, None, steps=5)
+        train(key, None, None, steps=5)
     with pytest.raises(ValueError, match="give one of each"):
         Total((energy,), (1.0, 2.0))
 

@@ -26,9 +26,9 @@ from langevin.diagnostics.grid import data_kl
 from langevin.diagnostics.result import Result, interleaved, ratio
 from langevin.models.energy.chains import Around
 from langevin.models.energy.energy import Energy
-from langevin.models.energy.fit import climber, fit_energy, starts
 from langevin.models.energy.likelihood import Likelihood
 from langevin.models.nets import MLP
+from langevin.models.train import climber, starts, train
 from langevin.samplers.ascend import Ascend
 from langevin.samplers.averaged import Averaged
 from langevin.samplers.sgld import SGLD
@@ -53,7 +53,7 @@ def run(size: str, seed: int) -> Result:
     first = jax.tree.map(lambda u: u[:1], start)
     timed = {way: peer(jax.tree.map(lambda u: u[0], start), steps, seed) for way, peer in peers.items()}
     seconds = interleaved({"ours": ours(target, first, steps)} | {way: p.stretch for way, p in timed.items()}, turns)
-    trained = fit_energy(noise.key(seed + 2), target, start, steps=steps, rate=RATE, decay=DECAY)
+    trained = train(noise.key(seed + 2), target, start, steps=steps, rate=RATE, decay=DECAY)
     weights = {"ours": [trained.of(i) for i in range(runs)]}
     for way, peer in peers.items():
         parts = (jax.tree.map(lambda u, i=i: u[i], start) for i in range(runs))

@@ -7,18 +7,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-import optax
 
-from langevin.core.run import run
 from langevin.core.visits import Progress
-from langevin.samplers.ascend import Ascend
-from langevin.samplers.averaged import Averaged, mean_of
+from langevin.models.train import train
 from langevin.targets.loss import Loss
-
-
-def nothing(state):
-    """Of a training run only the end is wanted."""
-    return ()
 
 
 def halves(net: eqx.Module) -> tuple[Any, Any]:
@@ -28,13 +20,10 @@ def halves(net: eqx.Module) -> tuple[Any, Any]:
 
 def trained(key, loss, rows, start, *, steps: int, batch: int, rate: float = 1e-3, decay: float = 0.999):
     """The running mean of the arrays along a training run, and the loss of every step (step,)."""
-    falling = optax.cosine_decay_schedule(rate, steps, alpha=0.01)
-    kernel = Averaged(Ascend(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(falling))), decay)
-    target = Loss(loss, rows, batch=batch)
-    start = jax.tree.map(lambda u: u[None], start)
-    visits = (Progress(steps),)
-    done = run(key, kernel, target, start, draws=steps, chunk=min(500, steps), keep=nothing, visits=visits)
-    return jax.tree.map(lambda u: u[0], mean_of(done.states)), -np.asarray(done.info.log_density[0], np.float64)
+    target, start = Loss(loss, rows, batch=batch), jax.tree.map(lambda u: u[None], start)
+    how = dict(rate=rate, last=0.01, decay=decay, thin=1, visits=(Progress(steps),))
+    done = train(key, target, start, steps=steps, **how)
+    return done.of(0), -np.asarray(done.notes[0], np.float64)
 
 
 def order_of(steps, gaps) -> float:

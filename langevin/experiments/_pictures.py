@@ -29,14 +29,15 @@ from langevin.core import noise
 from langevin.data import images
 from langevin.diagnostics.result import Result
 from langevin.diagnostics.samples import memorisation
+from langevin.models import train as training
 from langevin.models.diffusion.loss import ready
 from langevin.models.energy.chains import Uniform, moved
 from langevin.models.energy.energy import Energy
-from langevin.models.energy.fit import Trained, fit_energy, starts
 from langevin.models.energy.likelihood import Likelihood
 from langevin.models.energy.nets import Convolutional
 from langevin.models.energy.watch import Watchdog
 from langevin.models.features import distances
+from langevin.models.train import Trained, starts
 from langevin.samplers.mala import MALA
 from langevin.samplers.sgld import SGLD
 
@@ -99,7 +100,7 @@ def learned(which: str, train: np.ndarray, scale: Scale, seed: int) -> tuple[Ene
     )
     dog = Watchdog(limit=1e4)
     how = dict(steps=scale.steps, rate=scale.rate, clip=0.1, decay=0.999, visits=[dog])
-    trained = fit_energy(noise.key(seed + 1), target, start, **how)
+    trained = training.train(noise.key(seed + 1), target, start, **how)
     return energy.with_weights(trained.of(0)), trained
 
 

@@ -32,7 +32,7 @@ from langevin.models.diffusion import exact
 from langevin.models.diffusion.cld import CLD, HSM, SSCS
 from langevin.models.diffusion.loss import DSM
 from langevin.models.diffusion.net import TimeMLP
-from langevin.models.diffusion.sample import EulerMaruyama, sample
+from langevin.models.diffusion.sample import EulerMaruyama, generate
 from langevin.models.diffusion.sde import VP
 
 STD = 0.2
@@ -81,7 +81,7 @@ def run(size: str, seed: int) -> Result:
         for steps in scale.grids:
             for name, sampler in {"sscs": SSCS(steps), "em": EulerMaruyama(steps, "quadratic")}.items():
                 k_sample, k_one = jax.random.split(k_sample)
-                drawn = sample(k_one, sampler, damped, score, (2, 2), n=scale.draws)[:, 0]
+                drawn = generate(k_one, sampler, damped, score, (2, 2), n=scale.draws)[:, 0]
                 drawn = drawn if kind else unit * drawn
                 measure((kind, f"{name}_n{steps}"), drawn)
                 if not kind and steps in (scale.grids[1], scale.grids[-1]):
@@ -92,7 +92,7 @@ def run(size: str, seed: int) -> Result:
     position, _ = trained(k_run, loss, data / unit, position, **how)
     for steps in scale.grids:
         k_sample, k_one = jax.random.split(k_sample)
-        drawn = unit * sample(k_one, EulerMaruyama(steps), plain, loss.denoiser(position), (2,), n=scale.draws)
+        drawn = unit * generate(k_one, EulerMaruyama(steps), plain, loss.denoiser(position), (2,), n=scale.draws)
         measure(("", f"vp_n{steps}"), drawn)
     table = [dict(figure=k, value=v, bar=BARS.get(k, "")) for k, v in figures.items()]
     result = Result("cld-2d", figures, table, {k: v for k, v in BARS.items() if k in figures})

@@ -39,7 +39,7 @@ from langevin.models.diffusion.denoiser import Denoiser
 from langevin.models.diffusion.guidance import ClassifierFree
 from langevin.models.diffusion.likelihood import bits_per_dim, log_prob
 from langevin.models.diffusion.loss import DSM, dequantised, quantised, ready
-from langevin.models.diffusion.sample import DPM, EulerMaruyama, Heun, sample
+from langevin.models.diffusion.sample import DPM, EulerMaruyama, Heun, generate
 from langevin.models.diffusion.sde import EDM
 from langevin.models.features import distances
 from langevin.models.unet import UNet
@@ -155,7 +155,7 @@ def _drawn(key, score, shape, levels: int, scale: Scale) -> tuple[dict[str, np.n
         key, k_one = jax.random.split(key)
         guided = score if weight == 1.0 else ClassifierFree(score, CLASSES, weight)
         how = dict(n=scale.draws, condition=(labels,), block=min(scale.block, scale.draws))
-        drawn[which] = quantised(sample(k_one, sampler, score.process, guided, shape, **how), levels)
+        drawn[which] = quantised(generate(k_one, sampler, score.process, guided, shape, **how), levels)
     return drawn, np.asarray(labels)
 
 

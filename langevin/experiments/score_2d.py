@@ -38,7 +38,7 @@ from langevin.models.diffusion import exact
 from langevin.models.diffusion.likelihood import log_prob
 from langevin.models.diffusion.loss import DSM
 from langevin.models.diffusion.net import TimeMLP
-from langevin.models.diffusion.sample import DPM, EulerMaruyama, Flow, Heun, PredictorCorrector, sample
+from langevin.models.diffusion.sample import DPM, EulerMaruyama, Flow, Heun, PredictorCorrector, generate
 from langevin.models.diffusion.sde import EDM, VE, VP, SubVP
 from langevin.models.score import NCSN, Denoising, ScoreMatching, Sliced
 from langevin.samplers.mala import MALA
@@ -155,7 +155,7 @@ def orders(key, scale: Scale):
         "heun": lambda n: Heun(n, **most),
         "dpm": lambda n: DPM(n, **most),
     }
-    of = lambda sampler: sample(jax.random.clone(k_path), sampler, process, score, (2,), start=start)
+    of = lambda sampler: generate(jax.random.clone(k_path), sampler, process, score, (2,), start=start)
     flow = of(Heun(finest, **most))
     figures: dict[str, float] = {}
     for name, way in ways.items():
@@ -190,8 +190,8 @@ def correction(key, scale: Scale):
     true = exact.ring(process, std=0.3)
     score = exact.Rough(true, 0.3)
     truth, other = (true.exact(k, scale.draws) for k in (k_truth, k_other))
-    alone = sample(k_alone, EulerMaruyama(60), process, score, (2,), n=scale.draws)
-    both = sample(k_both, PredictorCorrector(20, corrector=SGLD(0.3), inner=2), process, score, (2,), n=scale.draws)
+    alone = generate(k_alone, EulerMaruyama(60), process, score, (2,), n=scale.draws)
+    both = generate(k_both, PredictorCorrector(20, corrector=SGLD(0.3), inner=2), process, score, (2,), n=scale.draws)
     drawn = {"swd_floor": other, "swd_predictor": alone, "swd_corrected": both}
     return {k: sliced(v, truth)[0] for k, v in drawn.items()}, {"predictor alone": alone, "with corrector": both}
 
@@ -218,7 +218,7 @@ def networks(key, scale: Scale):
         samplers = {"em": EulerMaruyama(200), "dpm": DPM(20), "pc": PredictorCorrector(100), "flow": Flow(1e-4, 1e-4)}
         for which, sampler in samplers.items():
             k_sample, k_one = jax.random.split(k_sample)
-            drawn = sample(k_one, sampler, process, score, (2,), n=scale.draws)
+            drawn = generate(k_one, sampler, process, score, (2,), n=scale.draws)
             figures[f"swd_{name}_{which}"] = sliced(drawn, truth)[0]
             if which == "em":
                 panels[f"{name}, network"] = drawn
@@ -242,7 +242,7 @@ def energies(key, scale: Scale):
     figures, panels = {}, {}
     for k, (name, corrector) in zip(keys, {"sgld": SGLD(0.6), "mala": MALA(0.6)}.items(), strict=True):
         sampler = PredictorCorrector(50, "quadratic", corrector=corrector, inner=4)
-        drawn = sample(k, sampler, process, loss.denoiser(position), (2,), n=scale.draws)
+        drawn = generate(k, sampler, process, loss.denoiser(position), (2,), n=scale.draws)
         figures[f"swd_energy_{name}"] = sliced(drawn, truth)[0]
         panels[f"energy, {name.upper()}"] = drawn
     return figures, panels

@@ -37,9 +37,9 @@ from langevin.diagnostics.grid import Grid, grid, sample_kl
 from langevin.diagnostics.result import Result
 from langevin.models.energy.chains import Around
 from langevin.models.energy.energy import Energy
-from langevin.models.energy.fit import fit_energy, starts
 from langevin.models.energy.likelihood import Likelihood
 from langevin.models.nets import MLP
+from langevin.models.train import starts, train
 from langevin.samplers.mala import MALA
 from langevin.samplers.sgld import SGLD
 from langevin.samplers.stanley import Stanley
@@ -85,7 +85,7 @@ def run(size: str, seed: int) -> Result:
     shown: dict[str, Grid] = {"data": truth}
     for name, (kernel, k) in kernels(gradients).items():
         target = Likelihood(energy, kernel, data, Around(0.0, 1.5), steps=k, buffer=2048, restart=0.0)
-        trained = fit_energy(noise.key(seed + 2), target, start, steps=steps)
+        trained = train(noise.key(seed + 2), target, start, steps=steps)
         models = [grid(energy.with_weights(trained.of(i)).log_density, BOX, CELLS) for i in range(runs)]
         kl = [divergence(truth, model) for model in models]
         for i, model in enumerate(models):

@@ -14,7 +14,7 @@ run backwards has the marginals of the forward one: a = 1 is the reverse SDE, a 
 
 In y = x/m the flow is dy/dσ = ε̂ = −s_t · score, for all diffusions here, so Heun and DPM work in (y, σ). The corrector
 moves in units of s_t, so SGLD(r²) has the constant step δ = (r s_t)²: a step that followed |s(x)|, as is often used,
-would depend on the state and change the law. A sampler is a record; `sample` runs it on n chains in one program.
+would depend on the state and change the law. A sampler is a record; `generate` runs it on n chains in one program.
 
 References
 ----------
@@ -44,7 +44,7 @@ from langevin.models.score import Level, check_kernel, moved
 from langevin.samplers.sgld import SGLD
 
 
-def sample(
+def generate(
     key: Key,
     sampler: Any,
     process: Any,
@@ -64,7 +64,7 @@ def sample(
     condition: trees with a leading axis n that the score is also shown. block: draws at a time, if memory is short.
     """
     if start is None and n < 1:
-        raise ValueError(f"sample: n is {n}; it must be 1 or more.")
+        raise ValueError(f"generate: n is {n}; it must be 1 or more.")
     score = as_record(score)
     if hasattr(sampler, "corrector"):
         check_kernel(type(sampler).__name__, sampler.corrector, score)
@@ -73,7 +73,7 @@ def sample(
     if start is None:
         start = process.prior(k_start, (n, *shape))
     elif start.shape[1:] != tuple(shape):
-        raise ValueError(f"sample: start has shape {start.shape}, but a draw has {tuple(shape)}; pass (n, *shape).")
+        raise ValueError(f"generate: start has shape {start.shape}, but a draw has {tuple(shape)}; pass (n, *shape).")
     return _sample(k_run, sampler, process, score, start, t, condition, block=block)
 
 

@@ -1,9 +1,8 @@
-r"""Train an energy with settings that work: Adam with a cosine, gradient clipping, and a mean of weights.
+r"""Train networks with settings that work: Adam with a cosine, gradient clipping, and a running mean of the weights.
 
-    fit_energy(key, target, starts, steps=…)
-
-`target` is a `Likelihood`, a `Cooperative`, a `Loss` or a sum of them; `starts` are weights with a leading axis of
-independent runs. What comes back has the mean of the weights of every run and the notes along the way.
+`train(key, target, start, steps=…)` climbs a target: a `Loss`, the `Likelihood` of an energy, a `Total` of several.
+`start` are weights with a leading axis of independent runs. It is a run of `Ascend` like any other, so it can be
+stored, resumed and visited. What comes back has the mean of the weights of every run and the notes along the way.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ class Trained(NamedTuple):
 
 
 @cache
-def climber(rate: float, steps: int, clip: float) -> optax.GradientTransformation:
-    """Adam of clipped gradients, its rate falling by a cosine to a twentieth.
+def climber(rate: float, steps: int, clip: float, last: float = 0.05) -> optax.GradientTransformation:
+    """Adam of clipped gradients, its rate falling by a cosine to the share `last` of it.
 
     The same numbers give the same object: another would compile anew.
     """
     return optax.chain(
-        optax.clip_by_global_norm(clip), optax.adam(optax.cosine_decay_schedule(rate, steps, 0.05), 0.9, 0.999)
+        optax.clip_by_global_norm(clip), optax.adam(optax.cosine_decay_schedule(rate, steps, last), 0.9, 0.999)
     )
 
 
@@ -63,25 +62,26 @@ def starts(build, key, n: int) -> tuple[PyTree, Any]:
     return jax.tree.map(lambda *u: jnp.stack(u), *parts), nets[0]
 
 
-def fit_energy(
+def train(
     key,
     target: Any,
     start: PyTree,
     *,
     steps: int,
     rate: float = 5e-3,
+    last: float = 0.05,
     clip: float = 1.0,
     decay: float = 0.998,
     thin: int = 10,
     visits=(),
     store=None,
 ) -> Trained:
-    """Climb the target; a note is kept every `thin` steps."""
+    """Climb the target at a rate that falls to the share `last` of it; a note is kept every `thin` steps."""
     if steps < 10 * thin:
-        raise ValueError(f"fit_energy: {steps} steps with a note every {thin} are too few; take {10 * thin} or more.")
-    kernel = Averaged(Ascend(climber(rate, steps, clip)), decay)
+        raise ValueError(f"train: {steps} steps with a note every {thin} are too few; take {10 * thin} or more.")
+    kernel = Averaged(Ascend(climber(rate, steps, clip, last)), decay)
     draws = steps // thin
-    chunk = min(draws, 100)
+    chunk = min(draws, 100 if thin > 1 else 500)
     found = run(key, kernel, target, start, draws=draws, thin=thin, chunk=chunk, keep=_note, visits=visits, store=store)
     notes = found.kept if store is None else found.kept.load()
     for visit in visits:
