@@ -73,7 +73,7 @@ def test_divergences_between_gaussians_are_what_they_are(key):
     assert abs(grid.sample_kl(x, standard, 8.0)) < 0.005
     assert grid.outside(standard, 8.0) < 1e-6
     few = [grid.sample_kl(x[2000 * i : 2000 * (i + 1)], standard, 4.0, cells=20) for i in range(20)]
-    assert abs(np.mean(few)) < 0.012  # chance alone adds 0.03
+    assert abs(np.mean(few)) < 5 * np.std(few, ddof=1) / math.sqrt(20)  # chance alone adds 0.06
 
 
 def test_a_model_that_is_not_a_number_is_refused():

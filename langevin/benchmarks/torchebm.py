@@ -3,7 +3,7 @@ r"""Training an energy on two rings against torchebm: chain steps a second, and 
 The same net (2-64-64-1, SiLU, factor N(0, 3²)) from the same weights, the same 20,000 points, mini-batches and chains
 of 128, K = 20 Langevin steps of h = .003, Adam with the same cosine, clipping, running mean and number of steps.
 torchebm runs `LangevinDynamics` in `ContrastiveDivergence`: with its chains begun at the data, which is its default
-(`cd`), and with its buffer of 2048 (`pcd`); its penalty on energies is at its default, 10⁻³. Ours begins at the data too
+(`cd`), and with its buffer of 2048 (`pcd`); its penalty on energies is its default, 10⁻³. Ours begins at the data too
 (`ours`), or in a buffer of 2048 without restarts (`ours_persistent`), with the same step Metropolis-adjusted: as many
 gradients. That adjusted steps are the better ones here was seen on other data and nets.
 

@@ -4,7 +4,7 @@ r"""Likelihood of a model in the plane, exact: its normaliser by quadrature over
 
 How well a model *is* the data and how well a sampler samples the *model* are two questions; samples drawn by the kernel
 a model was trained with answer neither, for the energy takes up the kernel's bias. KL(sampler ‖ model) is that of a
-histogram: Σ p̂ log(p̂/p) over coarse cells, less its bias for chance, (cells with mass − 1)/2n.
+histogram: Σ p̂ log(p̂/p) over coarse cells, less what it is on average when the n points are the model's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from langevin.targets.plane import box as box_of
 from langevin.targets.plane import centres
@@ -86,4 +86,14 @@ def sample_kl(x, log_density: Callable, box: float, cells: int = 60) -> float:
     share = count / n
     full = share > 0
     kl = np.sum(share[full] * (np.log(share[full]) - np.log(np.maximum(mass[full], 1e-300))))
-    return float(kl - (full.sum() - 1) / (2 * n))
+    return float(kl - (np.sum(_chance(n * mass)) - 0.5) / n)
+
+
+def _chance(expected: np.ndarray) -> np.ndarray:
+    """E c log(c/λ) of a Poisson count c of mean λ: near ½ where counts are large, −λ log λ where they are rare."""
+    count = np.arange(1, 400)
+    few = np.exp(np.linspace(np.log(1e-12), np.log(100.0), 1500))
+    log_p = count[None] * np.log(few[:, None]) - few[:, None] - gammaln(count + 1)[None]
+    value = np.sum(np.exp(log_p) * count[None] * (np.log(count)[None] - np.log(few[:, None])), axis=1)
+    at = np.interp(np.log(np.clip(expected, 1e-12, 100.0)), np.log(few), value)
+    return np.where(expected > 100.0, 0.5 + 1 / (12 * np.maximum(expected, 1.0)), at)
