@@ -5,10 +5,12 @@ precision_<objective>_d<d>   a score −Px learned from draws of N(0, I_d) by ev
                              divided by the dimension learns 1/d.
 w_<sampler>_n<steps>         with the exact score of eight Gaussians (VP): how far draws are from those of the finest
                              grid, from the same noise and along the same Brownian path; order_<sampler> is its rate.
-log_prob_error               of a Gaussian in 3 dimensions, exact divergence, largest error in nats over all diffusions;
+log_prob_error               of a Gaussian in 3 dimensions, exact divergence, largest error in nats over all diffusions
+                             (VP and sub-VP with β up to 30: at 20 the prior is not yet that near to p_T);
 log_prob_z                   the largest z-score of Hutchinson's estimate on the mixture.
 swd_predictor, swd_corrected a score with a smooth error, at as many looks: predictor alone, and with SGLD as corrector
-                             (sliced W₂ to the truth; swd_floor is that of two exact samples).
+                             (sliced W₂ to the truth; swd_floor is that of two exact samples). The error was chosen
+                             after a scan: with one that grows as 1/s_t the corrector made draws worse.
 kl_<data>, swd_<data>_<sampler>   a network trained on eight Gaussians and on rings: KL(data‖model) by `log_prob`, and
                              sliced W₂ of its draws.
 swd_energy_<corrector>       an energy trained on eight Gaussians, with SGLD and with MALA as corrector, at a step that
