@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -422,6 +423,20 @@ def test_energies_that_part_are_undone(key):
         run(key, Ascend(optax.sgd(0.1)), Density(cliff), jnp.zeros((1, 1)), draws=100, chunk=4, visits=[dog])
     assert dog.undone == 1
     assert float(dog.good.position[0, 0]) < 0.8
+
+
+def test_the_limit_of_the_watchdog_is_in_nats():
+    """A gap of ½ in f is 50 nats at T = 0.01."""
+    chunk = SimpleNamespace(info=SimpleNamespace(log_density=np.full((1, 10), 0.5)))
+    states = {"weight": np.ones(3)}
+    for temperature, fine in ((1.0, True), (0.01, False)):
+        target = SimpleNamespace(energy=SimpleNamespace(temperature=temperature))
+        dog = Watchdog(limit=10.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = dog(1, None, target, states, chunk)
+        assert (found is not None) == fine
+        assert dog.stopped != fine
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------
