@@ -91,7 +91,8 @@ def two(n=400, shift=0.0, d=3):
 def test_two_samples_of_one_law_are_not_told_apart():
     x, y = two()
     assert samples.mmd(x, y).p > 0.01
-    assert abs(samples.c2st(x, y).value - 0.5) < 5 * math.sqrt(0.25 / 800)
+    for judge in ("neighbours", "net"):
+        assert abs(samples.c2st(x, y, judge=judge).value - 0.5) < 5 * math.sqrt(0.25 / 800)
     found = samples.prdc(x, y)
     assert min(found) > 0.7
     assert max(found) < 1.2
@@ -100,7 +101,14 @@ def test_two_samples_of_one_law_are_not_told_apart():
 def test_two_samples_of_two_laws_are():
     x, y = two(shift=2.0)
     assert samples.mmd(x, y).p < 0.01
-    assert samples.c2st(x, y).value > 0.85
+    for judge in ("neighbours", "net"):
+        assert abs(samples.c2st(x, y, judge=judge).value - 0.9584) < 0.04  # Φ(√3) of the best rule
+    # a net sees a ring around a spot, which no plane parts
+    angle = np.random.default_rng(1).uniform(0, 2 * np.pi, 400)
+    around = 3 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    assert samples.c2st(x[:, :2], around, judge="net").value > 0.9
+    with pytest.raises(ValueError, match="c2st: judge is 'eye'; it must be neighbours or net"):
+        samples.c2st(x, y, judge="eye")
     assert samples.prdc(x, y + 8).precision < 0.01
 
 

@@ -52,6 +52,14 @@ def grid(log_density: Callable, box: float = 5.0, cells: int = 601) -> Grid:
     return Grid(value - log_z, box, log_z)
 
 
+def drawn(found: Grid, n: int, seed: int = 0) -> np.ndarray:
+    """n independent draws (n, 2) of a model on a grid: exact but for the size of its cells."""
+    draw, cells = np.random.default_rng(seed), found.log_p.shape[0]
+    mass = np.exp(found.log_p).ravel()
+    corner = np.stack(np.divmod(draw.choice(mass.size, n, p=mass / mass.sum()), cells), axis=1)
+    return (corner + draw.random((n, 2))) * (2 * found.box / cells) - found.box
+
+
 def entropy(density: Any, cells: int = 1201) -> float:
     """−E log p of a density in the plane, in nats."""
     found = grid(density.log_density, box_of(density), cells)

@@ -21,9 +21,13 @@ Meehan, Chaudhuri & Dasgupta (2020), A non-parametric test to detect data-copyin
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist, pdist
@@ -95,26 +99,67 @@ def wasserstein(x, y) -> float:
     return float(np.sqrt(cost[row, column].mean()))
 
 
-def c2st(x, y, *, k: int = 15, folds: int = 5, seed: int = 0) -> Accuracy:
-    """Accuracy of k neighbours in telling x from y, over folds; the interval is binomial."""
+def c2st(
+    x, y, *, judge: Literal["neighbours", "net"] = "neighbours", k: int = 15, folds: int = 5, seed: int = 0
+) -> Accuracy:
+    """Accuracy of a classifier in telling x from y, over folds; the interval is binomial.
+
+    judge: the vote of k neighbours, or a net of two hidden layers.
+    """
+    if judge not in ("neighbours", "net"):
+        raise ValueError(f"c2st: judge is {judge!r}; it must be neighbours or net.")
     x, y = _two(x, y, "c2st")
     n = min(len(x), len(y))
-    draw = np.random.default_rng(seed)
     both = np.concatenate([x[:n], y[:n]])
     both = (both - both.mean(0)) / np.maximum(both.std(0), 1e-12)
     label = np.repeat([0.0, 1.0], n)
-    order = draw.permutation(2 * n)
+    order = np.random.default_rng(seed).permutation(2 * n)
     right = 0.0
-    for part in np.array_split(order, folds):
+    for i, part in enumerate(np.array_split(order, folds)):
         rest = np.setdiff1d(order, part)
-        near = cKDTree(both[rest]).query(both[part], k=k)[1]
-        votes = label[rest][near].mean(1)
-        # with unequal labels left in the rest, the vote is against their share and not against ½
-        said = votes > label[rest].mean()
+        if judge == "net":
+            said = _net(both[rest], label[rest], both[part], seed + i)
+        else:
+            near = cKDTree(both[rest]).query(both[part], k=k)[1]
+            # with unequal labels left in the rest, the vote is against their share and not against ½
+            said = label[rest][near].mean(1) > label[rest].mean()
         right += np.sum(said == label[part])
     value = right / (2 * n)
     half = 1.96 * math.sqrt(0.25 / (2 * n))
     return Accuracy(float(value), float(value - half), float(value + half))
+
+
+def _net(x, label, asked, seed: int, steps: int = 300, width: int = 64) -> np.ndarray:
+    """What a net trained on rows x with labels says of the rows asked: true for 1."""
+    sizes = (x.shape[1], width, width, 1)
+    keys = jax.random.split(jax.random.key(seed), 3)
+    weights = [
+        (math.sqrt(1 / a) * jax.random.normal(k, (a, b)), jnp.zeros(b))
+        for k, a, b in zip(keys, sizes[:-1], sizes[1:], strict=True)
+    ]
+    weights = _fitted(weights, jnp.asarray(x, jnp.float32), jnp.asarray(label, jnp.float32), steps=steps)
+    share = np.log(label.mean() / (1 - label.mean()))
+    return np.asarray(_odds(weights, jnp.asarray(asked, jnp.float32))) > share
+
+
+def _odds(weights, x):
+    for w, b in weights[:-1]:
+        x = jax.nn.silu(x @ w + b[None])
+    w, b = weights[-1]
+    return (x @ w + b[None])[:, 0]
+
+
+@partial(jax.jit, static_argnames="steps")
+def _fitted(weights, x, label, *, steps: int):
+    climb = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-2)
+    loss = lambda weights: jnp.mean(optax.sigmoid_binary_cross_entropy(_odds(weights, x), label))
+
+    def one(carry, _):
+        weights, state = carry
+        change, state = climb.update(jax.grad(loss)(weights), state, weights)
+        return (optax.apply_updates(weights, change), state), None
+
+    return jax.lax.scan(one, (weights, climb.init(weights)), length=steps)[0][0]
 
 
 def prdc(x, y, *, k: int = 5) -> PRDC:

@@ -5,11 +5,20 @@ N(0, 1). A Langevin step moves by ε²/2 ∇log p and ε ξ, with ε² = 2T, so 
 one temperature (Nijkamp et al. 2020). Chains are persistent, `restart` of them begun anew from uniform noise each look.
 Kernels: `ula`, unadjusted, and `mala`, the same step accepted or rejected.
 
+Images are judged without their noise: E[clean | x] = x + jitter² ∇log p(x) (`Energy.denoised`).
+
     ffd_…, kfd_…        of the persistent chains' images from one half of the training images, by two extractors, and
                         the floor: of as many of the other half
+    ffd_raw_…           of the same with their noise
     ffd_long_…          of chains begun at noise and run 20 times as long as a look with the trained weights
     energy_…            mean f of training, persistent, short-run, long-run and noise images, less that of test images,
                         over the standard deviation of f of test images: long runs should be near 0
+    overlap_…           of the histograms of f of test images and of persistent and long runs; 1 if they are one
+    nats_per_dim        mean log p of test images with noise, a pixel; log Z by annealing from N(0, 1), so that it is
+                        too large where the ladder is too coarse (log_z_ess, log_z_stderr)
+    nats_per_dim_down   with log Z by annealing down from the persistent chains. Were they draws of the model it would
+                        be the smaller of the two
+    nats_per_dim_gauss  of a Gaussian with the mean and covariance of the training images with noise
     acceptance          of a Metropolis test of the last step (of `ula` it is not made)
     auroc_…             how well f tells test images from strangers: shuffled pixels, uniform noise, inverted images
     memorisation        1 for new images, near 0 for copies
@@ -36,6 +45,7 @@ from langevin.models.energy.energy import Energy
 from langevin.models.energy.likelihood import Likelihood
 from langevin.models.energy.nets import Convolutional
 from langevin.models.energy.watch import Watchdog
+from langevin.models.energy.weigh import log_z
 from langevin.models.features import distances
 from langevin.models.train import Trained, starts
 from langevin.samplers.mala import MALA
@@ -44,7 +54,8 @@ from langevin.samplers.sgld import SGLD
 
 @dataclass(frozen=True)
 class Scale:
-    """How large: channels of the net, steps of training, steps of chains a look, chains, buffer, learning rate."""
+    """How large: channels of the net, steps of training, steps of chains a look, chains, buffer, learning rate; rungs
+    of annealing."""
 
     widths: tuple[int, ...]
     steps: int
@@ -56,6 +67,7 @@ class Scale:
     jitter: float = 0.05
     restart: float = 0.02
     kernels: tuple[str, ...] = ("ula", "mala")
+    rungs: int = 4000
 
 
 def run(name: str, data: str, scale: Scale, seed: int) -> Result:
@@ -64,15 +76,17 @@ def run(name: str, data: str, scale: Scale, seed: int) -> Result:
     figures: dict[str, float] = {}
     table: list[dict[str, Any]] = []
     sheets: dict[str, np.ndarray] = {"training images": train}
+    energies: dict[str, dict[str, np.ndarray]] = {}
     for which in scale.kernels:
         energy, trained = learned(which, train, scale, seed)
-        judged, sheet = judge(data, energy, trained, kernel(which, scale), (train, test), scale)
+        judged, sheet, f = judge(data, energy, trained, kernel(which, scale), (train, test), scale)
         figures |= {f"{k}_{which}": v for k, v in judged.items()}
         table.append(dict(kernel=which) | judged)
         sheets |= {f"{k}, {which}": v for k, v in sheet.items()}
+        energies[which] = f
     note = f"p ∝ e^(f/T) N(0, 1), T = {scale.epsilon**2 / 2:.3g}: drift ∇f, noise {scale.epsilon:.3g}."
     result = Result(name, figures, table, notes=[*found.notes, note])
-    result.drawing = partial(draw, sheets)
+    result.drawing = partial(draw, sheets, energies)
     return result
 
 
@@ -105,41 +119,77 @@ def learned(which: str, train: np.ndarray, scale: Scale, seed: int) -> tuple[Ene
 
 
 def judge(data: str, energy: Energy, trained: Trained, kernel, real, scale: Scale):
-    """Figures of one model, and sheets of its chains."""
+    """Figures of one model, sheets of its chains, and f of several kinds of images."""
     train, test = real
-    k_noise, k_long, k_short = jax.random.split(noise.key(7), 3)
+    k_noise, k_long, k_short, k_weigh = jax.random.split(noise.key(7), 4)
     chains = np.asarray(trained.chains[0])
     n = min(1024, len(chains), len(test))
     begin = jax.random.uniform(k_noise, (n, *energy.shape), minval=-1.0, maxval=1.0)
-    go = jax.jit(lambda key, begin, k: moved(key, kernel, energy, begin, k), static_argnums=2)
+    go = jax.jit(lambda key, begin, k: moved(key, kernel, energy, begin, k).after.position, static_argnums=2)
     long, short = go(k_long, begin, 20 * scale.moves), go(k_short, begin, scale.moves)
+    clean = jax.jit(lambda x: jax.lax.map(lambda x: energy.denoised(x, scale.jitter), x, batch_size=256))
+    sheets = {"persistent chains": clean(chains), "long runs from noise": clean(long)}
     unit = lambda x: np.clip(0.5 * (np.asarray(x) + 1), 0, 1)
-    found = distances(data, unit(train), unit(chains))
-    found |= {
-        k.replace("ffd_", "ffd_long_").replace("kfd_", "kfd_long_"): v
-        for k, v in distances(data, unit(train), unit(long.after.position)).items()
-        if not k.endswith("_floor")
-    }
-    f = jax.jit(lambda x: jax.lax.map(energy.f, x, batch_size=256))
-    blurred = lambda x: x + scale.jitter * np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
-    sets = dict(test=blurred(test), train=blurred(train[: len(test)]), persistent=chains, long=long.after.position)
-    sets |= dict(short=short.after.position, noise=begin)
-    value = {k: np.asarray(f(jnp.asarray(x, jnp.float32)), np.float64) for k, x in sets.items()}
-    middle, spread = value["test"].mean(), value["test"].std()
-    found |= {f"energy_{k}": float((v.mean() - middle) / spread) for k, v in value.items() if k != "test"}
-    order = np.random.default_rng(1).permutation(int(np.prod(energy.shape)))
-    shuffled = sets["test"].reshape(len(test), -1)[:, order].reshape(test.shape)
-    strangers = {
-        "shuffled": np.asarray(f(jnp.asarray(shuffled))),
-        "noise": value["noise"],
-        "inverted": np.asarray(f(-jnp.asarray(sets["test"]))),
-    }
-    found |= {f"auroc_{k}": auroc(value["test"], v) for k, v in strangers.items()}
+    found: dict[str, float] = {}
+    for extra, x in {"": sheets["persistent chains"], "raw_": chains, "long_": sheets["long runs from noise"]}.items():
+        for name, value in distances(data, unit(train), unit(x)).items():
+            if not extra or not name.endswith("_floor"):
+                found[name.replace("fd_", f"fd_{extra}", 1)] = value
+    draw = np.random.default_rng(0)
+    blurred = lambda x: x + scale.jitter * draw.normal(size=x.shape).astype(np.float32)
+    sets = dict(test=blurred(test), train=blurred(train[: len(test)]), persistent=chains, long=long, short=short)
+    more, energies = _energies(energy, sets | dict(noise=begin))
+    found |= more | _likelihoods(k_weigh, energy, sets["test"], blurred(train), chains, scale.rungs)
     last = jax.tree.map(lambda u: float(np.mean(np.asarray(u)[0, -20:])), trained.notes)
     found |= dict(acceptance=last.shadow, chains_ok=last.ok, gap=last.energy_chain - last.energy_data)
-    flat = lambda x: np.asarray(x).reshape(len(x), -1)
-    found["memorisation"] = memorisation(flat(chains[:n]), flat(train[: len(test)]), flat(test))
-    return found, {"persistent chains": chains, "long runs from noise": np.asarray(long.after.position)}
+    found["memorisation"] = memorisation(_flat(sheets["persistent chains"][:n]), _flat(train[: len(test)]), _flat(test))
+    return found, {k: np.asarray(v) for k, v in sheets.items()}, energies
+
+
+def _energies(energy: Energy, sets: dict[str, Any]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Where f of each kind of images lies, in deviations from its mean over test images; f so scaled comes back too."""
+    f = jax.jit(lambda x: jax.lax.map(energy.f, x, batch_size=256))
+    value = {k: np.asarray(f(jnp.asarray(x, jnp.float32)), np.float64) for k, x in sets.items()}
+    test = sets["test"]
+    order = np.random.default_rng(1).permutation(int(np.prod(energy.shape)))
+    shuffled = test.reshape(len(test), -1)[:, order].reshape(test.shape)
+    strangers = dict(shuffled=f(jnp.asarray(shuffled)), noise=value["noise"], inverted=f(-jnp.asarray(test)))
+    found = {f"auroc_{k}": auroc(value["test"], np.asarray(v)) for k, v in strangers.items()}
+    middle, spread = value["test"].mean(), value["test"].std()
+    value = {k: (v - middle) / spread for k, v in value.items()}
+    found |= {f"energy_{k}": float(v.mean()) for k, v in value.items() if k != "test"}
+    return found | {f"overlap_{k}": overlap(value["test"], value[k]) for k in ("persistent", "long")}, value
+
+
+def _likelihoods(key, energy: Energy, test, train, chains, rungs: int) -> dict[str, float]:
+    """Mean log p of test images, a pixel, with log Z from either side; and that of a Gaussian."""
+    few = chains[np.linspace(0, len(chains) - 1, 64).astype(int)]
+    z = log_z(key, energy, draws=jnp.asarray(few), ladder=rungs)
+    value = np.asarray(jax.jit(lambda x: jax.lax.map(energy.log_density, x, batch_size=256))(jnp.asarray(test)))
+    mean, d = float(value.astype(np.float64).mean()), test[0].size
+    x, y = _flat(train).astype(np.float64), _flat(test).astype(np.float64)
+    covariance = np.cov(x, rowvar=False)
+    off = y - x.mean(0)
+    square = np.mean(np.sum(off * np.linalg.solve(covariance, off.T).T, axis=1))
+    gauss = -0.5 * (square + np.linalg.slogdet(2 * np.pi * covariance)[1])
+    return {
+        "nats_per_dim": (mean - float(z.log_z)) / d,
+        "nats_per_dim_down": (mean - float(z.upper)) / d,
+        "nats_per_dim_gauss": float(gauss) / d,
+        "log_z_stderr": float(z.stderr),
+        "log_z_ess": float(z.ess),
+    }
+
+
+def overlap(a, b, bins: int = 40) -> float:
+    """What two histograms over the range of the first have in common, as a share."""
+    line = np.linspace(a.min(), a.max(), bins + 1)
+    share = lambda u: np.histogram(u, line)[0] / len(u)
+    return float(np.minimum(share(a), share(b)).sum())
+
+
+def _flat(x) -> np.ndarray:
+    return np.asarray(x).reshape(len(x), -1)
 
 
 def auroc(inside, outside) -> float:
@@ -149,13 +199,13 @@ def auroc(inside, outside) -> float:
     return float((ranks.sum() - n * (n + 1) / 2) / (n * m))
 
 
-def draw(sheets: dict[str, np.ndarray], path: str, rows: int = 5, columns: int = 12) -> None:
-    """A sheet of each kind of images, three beside one another."""
+def draw(sheets: dict[str, np.ndarray], energies: dict, path: str, rows: int = 5, columns: int = 12) -> None:
+    """A sheet of each kind of images and histograms of f, three beside one another."""
     import matplotlib.pyplot as plt
 
     plt.switch_backend("agg")
-    deep = -(-len(sheets) // 3)
-    figure, axes = plt.subplots(deep, 3, figsize=(13, 2.1 * deep), layout="constrained")
+    deep = -(-(len(sheets) + len(energies)) // 3)
+    figure, axes = plt.subplots(deep, 3, figsize=(13, 2.3 * deep), layout="constrained")
     for axis in axes.flat:
         axis.set_axis_off()
     for axis, (title, x) in zip(axes.flat, sheets.items(), strict=False):
@@ -168,5 +218,16 @@ def draw(sheets: dict[str, np.ndarray], path: str, rows: int = 5, columns: int =
             sheet.reshape(rows * (side + 2), columns * (side + 2), depth).squeeze(), cmap="gray", vmin=0, vmax=1
         )
         axis.set_title(title, fontsize=9)
+    for axis, (which, value) in zip(axes.flat[len(sheets) :], energies.items(), strict=False):
+        axis.set_axis_on()
+        line = np.linspace(-6, 6, 61)
+        for kind, colour in (("test", "#444444"), ("persistent", "#2a6f97"), ("long", "#c44536")):
+            weights = np.full(len(value[kind]), 1 / len(value[kind]))
+            axis.hist(value[kind], line, weights=weights, histtype="step", color=colour, label=kind, linewidth=1.3)
+        axis.set(yticks=[])
+        axis.set_xlabel("f, deviations of test images from their mean", fontsize=8)
+        axis.tick_params(labelsize=8)
+        axis.legend(fontsize=8, frameon=False)
+        axis.set_title(f"energies, {which}", fontsize=9)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -3,7 +3,7 @@ r"""Features of images for distances between sets of them, by nets of this proje
 `extractor("mnist")` gives a function of images (n, channel, height, width) in [0, 1] and a name such as
 `mnist-classifier-3f2a`. There are two kinds: the last hidden layer (64 numbers) of a small classifier, whose weights
 ship with the package, and one that has seen no labels: 64 random convolutions of the same shape, always the same. Where
-the two disagree about two models, neither is to be believed. `distances` has both.
+the two disagree about two models, neither is to be believed. `distances` has both. `classifier` says the classes.
 
 `make features` trains the classifiers again, on the training parts alone.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import equinox as eqx
@@ -66,17 +66,26 @@ def extractor(name: str, kind: str = "classifier") -> tuple[Callable[[np.ndarray
     mark = hashlib.sha256()
     for leaf in jax.tree.leaves(eqx.filter(net, eqx.is_inexact_array)):
         mark.update(np.asarray(leaf, np.float16).tobytes())
-    seen = jax.jit(jax.vmap(net.features))
+    return partial(_seen, name, jax.jit(jax.vmap(net.features))), f"{name}-{kind}-{mark.hexdigest()[:4]}"
 
-    def extract(x) -> np.ndarray:
-        x = np.asarray(x, np.float32)
-        if x.shape[1:] != SHAPES[name]:
-            raise ValueError(f"extractor: images of {x.shape[1:]} given, {name} has {SHAPES[name]}.")
-        if not np.isfinite(x).all() or x.min() < -0.01 or x.max() > 1.01:
-            raise ValueError(f"extractor: pixels lie in [{x.min():.3g}, {x.max():.3g}]; give numbers in [0, 1].")
-        return np.concatenate([np.asarray(seen(jnp.asarray(x[i : i + BLOCK]))) for i in range(0, len(x), BLOCK)])
 
-    return extract, f"{name}-{kind}-{mark.hexdigest()[:4]}"
+@cache
+def classifier(name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """What a set's classifier says the classes of images are."""
+    if name not in SHAPES:
+        raise ValueError(f"classifier: there is none for {name!r}; there are {', '.join(SHAPES)}.")
+    net = loaded(Reader(SHAPES[name], jax.random.key(2026)), FOLDER / f"{name}.npz")
+    return partial(_seen, name, jax.jit(jax.vmap(lambda x: jnp.argmax(net(x)))))
+
+
+def _seen(name: str, see: Callable, x) -> np.ndarray:
+    """What a compiled function of images sees in x, a block at a time."""
+    x = np.asarray(x, np.float32)
+    if x.shape[1:] != SHAPES[name]:
+        raise ValueError(f"extractor: images of {x.shape[1:]} given, {name} has {SHAPES[name]}.")
+    if not np.isfinite(x).all() or x.min() < -0.01 or x.max() > 1.01:
+        raise ValueError(f"extractor: pixels lie in [{x.min():.3g}, {x.max():.3g}]; give numbers in [0, 1].")
+    return np.concatenate([np.asarray(see(jnp.asarray(x[i : i + BLOCK]))) for i in range(0, len(x), BLOCK)])
 
 
 def distances(name: str, real, generated) -> dict[str, float]:

@@ -12,6 +12,7 @@ References
 ----------
 LeCun, Chopra, Hadsell, Ranzato & Huang (2006), A tutorial on energy-based learning.
 Nijkamp, Hill, Han, Zhu & Wu (2020), On the anatomy of MCMC-based maximum likelihood learning, §3 (T = ε²/2).
+Saremi & Hyvärinen (2019), Neural empirical Bayes, eq. (1) (`denoised`).
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class Energy(Exact):
 
     def log_density(self, x):
         return self.f(x) / self.temperature - 0.5 * jnp.sum((x / self.scale) ** 2)
+
+    def denoised(self, x, std):
+        """E[clean | x] where the model is of data with noise of this deviation (Tweedie): x + std² ∇log p(x)."""
+        return x + std**2 * jax.grad(self.log_density)(x)
 
     @property
     def words(self) -> str:
