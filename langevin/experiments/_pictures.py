@@ -3,7 +3,9 @@ r"""An energy of images, trained by persistent chains and judged: what `ebm-digi
 Images in [−1, 1] plus noise of deviation `jitter`; f by a convolutional net (SiLU, no normalisation); p ∝ e^{f/T} times
 N(0, 1). A Langevin step moves by ε²/2 ∇log p and ε ξ, with ε² = 2T, so that drift is ∇f and noise ε, and both belong to
 one temperature (Nijkamp et al. 2020). Chains are persistent, `restart` of them begun anew from uniform noise each look.
-Kernels: `ula`, unadjusted, and `mala`, the same step accepted or rejected.
+Kernels: `ula`, unadjusted, and `mala`, the same step accepted or rejected. Restarts are rare: chains on their way from
+noise are not draws of the model, and learning takes them for such. On digits, by log p of training images after 2500
+looks, 2 % of restarts cost 0.15 nats a pixel, and 0.2 % cost 0.01.
 
 Images are judged without their noise: E[clean | x] = x + jitter² ∇log p(x) (`Energy.denoised`).
 
@@ -65,7 +67,7 @@ class Scale:
     rate: float
     epsilon: float = 0.02
     jitter: float = 0.05
-    restart: float = 0.02
+    restart: float = 0.0005
     kernels: tuple[str, ...] = ("ula", "mala")
     rungs: int = 4000
 
@@ -75,18 +77,17 @@ def run(name: str, data: str, scale: Scale, seed: int) -> Result:
     train, test = ready(found.x), ready(found.x_test)
     figures: dict[str, float] = {}
     table: list[dict[str, Any]] = []
-    sheets: dict[str, np.ndarray] = {"training images": train}
+    sheets: dict[str, dict[str, np.ndarray]] = {}
     energies: dict[str, dict[str, np.ndarray]] = {}
     for which in scale.kernels:
         energy, trained = learned(which, train, scale, seed)
         judged, sheet, f = judge(data, energy, trained, kernel(which, scale), (train, test), scale)
         figures |= {f"{k}_{which}": v for k, v in judged.items()}
         table.append(dict(kernel=which) | judged)
-        sheets |= {f"{k}, {which}": v for k, v in sheet.items()}
-        energies[which] = f
+        sheets[which], energies[which] = sheet, f
     note = f"p ∝ e^(f/T) N(0, 1), T = {scale.epsilon**2 / 2:.3g}: drift ∇f, noise {scale.epsilon:.3g}."
     result = Result(name, figures, table, notes=[*found.notes, note])
-    result.drawing = partial(draw, sheets, energies)
+    result.drawing = partial(draw, train, sheets, energies)
     return result
 
 
@@ -199,35 +200,34 @@ def auroc(inside, outside) -> float:
     return float((ranks.sum() - n * (n + 1) / 2) / (n * m))
 
 
-def draw(sheets: dict[str, np.ndarray], energies: dict, path: str, rows: int = 5, columns: int = 12) -> None:
-    """A sheet of each kind of images and histograms of f, three beside one another."""
+def draw(train, sheets: dict[str, dict[str, np.ndarray]], energies: dict, path: str) -> None:
+    """A row a kernel: training images, its chains, and histograms of f."""
     import matplotlib.pyplot as plt
 
     plt.switch_backend("agg")
-    deep = -(-(len(sheets) + len(energies)) // 3)
-    figure, axes = plt.subplots(deep, 3, figsize=(13, 2.3 * deep), layout="constrained")
-    for axis in axes.flat:
-        axis.set_axis_off()
-    for axis, (title, x) in zip(axes.flat, sheets.items(), strict=False):
-        pick = np.linspace(0, len(x) - 1, rows * columns).astype(int)
-        x = np.clip(0.5 * (np.asarray(x)[pick] + 1), 0, 1)
-        depth, side = x.shape[1], x.shape[2]
-        x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=1.0)
-        sheet = x.reshape(rows, columns, depth, side + 2, side + 2).transpose(0, 3, 1, 4, 2)
-        axis.imshow(
-            sheet.reshape(rows * (side + 2), columns * (side + 2), depth).squeeze(), cmap="gray", vmin=0, vmax=1
-        )
-        axis.set_title(title, fontsize=9)
-    for axis, (which, value) in zip(axes.flat[len(sheets) :], energies.items(), strict=False):
-        axis.set_axis_on()
-        line = np.linspace(-6, 6, 61)
+    figure, axes = plt.subplots(len(sheets), 4, figsize=(13, 3.4 * len(sheets)), layout="constrained", squeeze=False)
+    for row, (which, kinds) in zip(axes, sheets.items(), strict=True):
+        for axis, (title, x) in zip(row, {"training images": train, **kinds}.items(), strict=False):
+            axis.imshow(tiled(np.clip(0.5 * (x + 1), 0, 1)), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            axis.set_axis_off()
+            axis.set_title(title if title == "training images" else f"{title}, {which}", fontsize=9)
         for kind, colour in (("test", "#444444"), ("persistent", "#2a6f97"), ("long", "#c44536")):
-            weights = np.full(len(value[kind]), 1 / len(value[kind]))
-            axis.hist(value[kind], line, weights=weights, histtype="step", color=colour, label=kind, linewidth=1.3)
-        axis.set(yticks=[])
-        axis.set_xlabel("f, deviations of test images from their mean", fontsize=8)
-        axis.tick_params(labelsize=8)
-        axis.legend(fontsize=8, frameon=False)
-        axis.set_title(f"energies, {which}", fontsize=9)
+            value = energies[which][kind]
+            weights = np.full(len(value), 1 / len(value))
+            bins = np.linspace(-6, 6, 61)
+            row[3].hist(value, bins, weights=weights, histtype="step", color=colour, label=kind, linewidth=1.3)
+        row[3].set(yticks=[], box_aspect=1)
+        row[3].set_xlabel("f, in deviations of test images from their mean", fontsize=8)
+        row[3].tick_params(labelsize=8)
+        row[3].legend(fontsize=8, frameon=False)
+        row[3].set_title(f"energies, {which}", fontsize=9)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def tiled(x: np.ndarray, rows: int = 8, columns: int = 8) -> np.ndarray:
+    """One image of rows × columns of the images, evenly chosen, with white between them."""
+    x = x[np.linspace(0, len(x) - 1, rows * columns).astype(int)]
+    depth, side = x.shape[1], x.shape[2] + 2
+    x = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=1.0).reshape(rows, columns, depth, side, side)
+    return x.transpose(0, 3, 1, 4, 2).reshape(rows * side, columns * side, depth).squeeze()

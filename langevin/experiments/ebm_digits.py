@@ -8,7 +8,7 @@ from langevin.experiments._pictures import Scale
 
 SCALES = {
     "quick": Scale((8, 16), 100, 4, 16, 128, 1e-3, rungs=100),
-    "cpu": Scale((16, 32), 2500, 20, 64, 1024, 1e-3, epsilon=0.05, jitter=0.1),
+    "cpu": Scale((16, 32), 5000, 20, 64, 1024, 1e-3, epsilon=0.05, jitter=0.1),
     "gpu": Scale((64, 128), 20_000, 40, 128, 2048, 1e-3, epsilon=0.05, jitter=0.1),
 }
 
