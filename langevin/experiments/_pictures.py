@@ -13,9 +13,10 @@ Images are judged without their noise: E[clean | x] = x + jitter² ∇log p(x) (
                         the floor: of as many of the other half
     ffd_raw_…           of the same with their noise
     ffd_long_…          of chains begun at noise and run 20 times as long as a look with the trained weights
-    energy_…            mean f of training, persistent, short-run, long-run and noise images, less that of test images,
-                        over the standard deviation of f of test images: long runs should be near 0
-    overlap_…           of the histograms of f of test images and of persistent and long runs; 1 if they are one
+    ffd_lived_…         of the same run on until they have moved as often as the persistent chains did in training
+    energy_…            mean f of training, persistent, short-run, long-run, lived and noise images, less that of test
+                        images, over the standard deviation of f of test images: long runs should be near 0
+    overlap_…           of the histograms of f of test images and of persistent, long and lived runs; 1 if they are one
     nats_per_dim        mean log p of test images with noise, a pixel; log Z by annealing from N(0, 1), so that it is
                         too large where the ladder is too coarse (log_z_ess, log_z_stderr)
     nats_per_dim_down   with log Z by annealing down from the persistent chains. Were they draws of the model it would
@@ -52,6 +53,8 @@ from langevin.models.features import distances
 from langevin.models.train import Trained, starts
 from langevin.samplers.mala import MALA
 from langevin.samplers.sgld import SGLD
+
+KINDS = (("test", "#444444"), ("persistent", "#2a6f97"), ("long", "#e0a458"), ("lived", "#c44536"))
 
 
 @dataclass(frozen=True)
@@ -122,29 +125,37 @@ def learned(which: str, train: np.ndarray, scale: Scale, seed: int) -> tuple[Ene
 def judge(data: str, energy: Energy, trained: Trained, kernel, real, scale: Scale):
     """Figures of one model, sheets of its chains, and f of several kinds of images."""
     train, test = real
-    k_noise, k_long, k_short, k_weigh = jax.random.split(noise.key(7), 4)
     chains = np.asarray(trained.chains[0])
     n = min(1024, len(chains), len(test))
-    begin = jax.random.uniform(k_noise, (n, *energy.shape), minval=-1.0, maxval=1.0)
-    go = jax.jit(lambda key, begin, k: moved(key, kernel, energy, begin, k).after.position, static_argnums=2)
-    long, short = go(k_long, begin, 20 * scale.moves), go(k_short, begin, scale.moves)
+    noisy = np.random.default_rng(0)
+    blurred = lambda x: x + scale.jitter * noisy.normal(size=x.shape).astype(np.float32)
+    sets = dict(test=blurred(test), train=blurred(train[: len(test)]), persistent=chains)
+    sets |= runs(energy, kernel, scale, n)
     clean = jax.jit(lambda x: jax.lax.map(lambda x: energy.denoised(x, scale.jitter), x, batch_size=256))
-    sheets = {"persistent chains": clean(chains), "long runs from noise": clean(long)}
+    clear = {k: np.asarray(clean(sets[k])) for k in ("persistent", "long", "lived")}
     unit = lambda x: np.clip(0.5 * (np.asarray(x) + 1), 0, 1)
     found: dict[str, float] = {}
-    for extra, x in {"": sheets["persistent chains"], "raw_": chains, "long_": sheets["long runs from noise"]}.items():
+    compared = {"": clear["persistent"], "raw_": chains, "long_": clear["long"], "lived_": clear["lived"]}
+    for extra, x in compared.items():
         for name, value in distances(data, unit(train), unit(x)).items():
             if not extra or not name.endswith("_floor"):
                 found[name.replace("fd_", f"fd_{extra}", 1)] = value
-    draw = np.random.default_rng(0)
-    blurred = lambda x: x + scale.jitter * draw.normal(size=x.shape).astype(np.float32)
-    sets = dict(test=blurred(test), train=blurred(train[: len(test)]), persistent=chains, long=long, short=short)
-    more, energies = _energies(energy, sets | dict(noise=begin))
-    found |= more | _likelihoods(k_weigh, energy, sets["test"], blurred(train), chains, scale.rungs)
+    more, energies = _energies(energy, sets)
+    found |= more | _likelihoods(noise.key(8), energy, sets["test"], blurred(train), chains, scale.rungs)
     last = jax.tree.map(lambda u: float(np.mean(np.asarray(u)[0, -20:])), trained.notes)
     found |= dict(acceptance=last.shadow, chains_ok=last.ok, gap=last.energy_chain - last.energy_data)
-    found["memorisation"] = memorisation(_flat(sheets["persistent chains"][:n]), _flat(train[: len(test)]), _flat(test))
-    return found, {k: np.asarray(v) for k, v in sheets.items()}, energies
+    found["memorisation"] = memorisation(_flat(clear["persistent"][:n]), _flat(train[: len(test)]), _flat(test))
+    return found, {"persistent chains": clear["persistent"], "as long from noise": clear["lived"]}, energies
+
+
+def runs(energy: Energy, kernel, scale: Scale, n: int) -> dict[str, jax.Array]:
+    """n uniform noises, and where chains from them are after a look, 20 looks, and as many as persistent chains had."""
+    k_noise, k_long, k_short, k_lived = jax.random.split(noise.key(7), 4)
+    begin = jax.random.uniform(k_noise, (n, *energy.shape), minval=-1.0, maxval=1.0)
+    go = jax.jit(lambda key, begin, k: moved(key, kernel, energy, begin, k).after.position, static_argnums=2)
+    short, long = go(k_short, begin, scale.moves), go(k_long, begin, 20 * scale.moves)
+    more = max(scale.steps * scale.chains // scale.buffer - 20, 1)
+    return dict(noise=begin, short=short, long=long, lived=go(k_lived, long, more * scale.moves))
 
 
 def _energies(energy: Energy, sets: dict[str, Any]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
@@ -159,7 +170,7 @@ def _energies(energy: Energy, sets: dict[str, Any]) -> tuple[dict[str, float], d
     middle, spread = value["test"].mean(), value["test"].std()
     value = {k: (v - middle) / spread for k, v in value.items()}
     found |= {f"energy_{k}": float(v.mean()) for k, v in value.items() if k != "test"}
-    return found | {f"overlap_{k}": overlap(value["test"], value[k]) for k in ("persistent", "long")}, value
+    return found | {f"overlap_{k}": overlap(value["test"], value[k]) for k in ("persistent", "long", "lived")}, value
 
 
 def _likelihoods(key, energy: Energy, test, train, chains, rungs: int) -> dict[str, float]:
@@ -211,10 +222,10 @@ def draw(train, sheets: dict[str, dict[str, np.ndarray]], energies: dict, path: 
             axis.imshow(tiled(np.clip(0.5 * (x + 1), 0, 1)), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             axis.set_axis_off()
             axis.set_title(title if title == "training images" else f"{title}, {which}", fontsize=9)
-        for kind, colour in (("test", "#444444"), ("persistent", "#2a6f97"), ("long", "#c44536")):
+        for kind, colour in KINDS:
             value = energies[which][kind]
             weights = np.full(len(value), 1 / len(value))
-            bins = np.linspace(-6, 6, 61)
+            bins = np.linspace(-8, 4, 61)
             row[3].hist(value, bins, weights=weights, histtype="step", color=colour, label=kind, linewidth=1.3)
         row[3].set(yticks=[], box_aspect=1)
         row[3].set_xlabel("f, in deviations of test images from their mean", fontsize=8)
