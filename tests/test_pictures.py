@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from langevin.experiments._pictures import auroc
+from langevin.experiments._pictures import auroc, overlap, tiled
 from langevin.models.energy.energy import Energy
 from langevin.models.energy.nets import Convolutional, Residual
-from langevin.models.features import distances, extractor
+from langevin.models.features import classifier, distances, extractor
 
 
 def pictures(n=80, shape=(1, 8, 8)):
@@ -35,6 +35,29 @@ def test_the_classifier_knows_digits():
     extract, _ = extractor("digits")
     judge = LogisticRegression(max_iter=200).fit(extract(found.x[:600]) / 10, found.y[:600])
     assert judge.score(extract(found.x_test) / 10, found.y_test) > 0.8
+
+
+def test_the_classifier_says_classes():
+    from langevin.data import images
+
+    found = images.load("digits")
+    assert np.mean(classifier("digits")(found.x_test) == found.y_test) > 0.88
+    with pytest.raises(ValueError, match="classifier: there is none for 'flowers'"):
+        classifier("flowers")
+
+
+def test_histograms_overlap_by_what_they_share():
+    a = np.random.default_rng(0).normal(size=20_000)
+    assert overlap(a, a) == 1
+    assert overlap(a, a + 100) == 0
+    assert abs(overlap(a, a + 1.0) - 0.6171) < 0.02  # 2 Φ(−½)
+
+
+def test_images_are_tiled_in_their_order():
+    x = np.arange(64.0).reshape(64, 1, 1, 1) / 64 * np.ones((1, 3, 4, 4))
+    sheet = tiled(x)
+    assert sheet.shape == (48, 48, 3)
+    np.testing.assert_allclose(sheet[2 + 6 * 3, 2 + 6 * 5], (3 * 8 + 5) / 64)
 
 
 def test_features_refuse_what_is_no_image_of_the_set():

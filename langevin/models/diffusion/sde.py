@@ -102,11 +102,18 @@ class Process:
         return jnp.ones_like(t) / (self.end - TRAINED)
 
 
+@record
 class Preserving(Process):
-    """Abstract: β rises linearly from `first` to `last`, on [0, 1]."""
+    """Abstract: β rises linearly from `first` to `last`, on [0, 1].
 
-    first: Any
-    last: Any
+    first: β(0).
+    last: β(1).
+    cut: the time at which samplers stop.
+    """
+
+    first: float = positive(default=0.1)
+    last: float = positive(default=20.0)
+    cut: float = positive(default=1e-3)
 
     def __post_init__(self):
         _rising(type(self).__name__, "first", self.first, "last", self.last)
@@ -128,16 +135,7 @@ class Preserving(Process):
 
 @record
 class VP(Preserving):
-    """Variance preserving: the limit of DDPM.
-
-    first: β(0).
-    last: β(1).
-    cut: the time at which samplers stop.
-    """
-
-    first: float = positive(default=0.1)
-    last: float = positive(default=20.0)
-    cut: float = positive(default=1e-3)
+    """Variance preserving: the limit of DDPM."""
 
     def diffusion(self, t):
         return jnp.sqrt(self.beta(t))
@@ -152,16 +150,7 @@ class VP(Preserving):
 
 @record
 class SubVP(Preserving):
-    """Sub-variance preserving: less noise than VP at every time, the same prior.
-
-    first: β(0).
-    last: β(1).
-    cut: the time at which samplers stop.
-    """
-
-    first: float = positive(default=0.1)
-    last: float = positive(default=20.0)
-    cut: float = positive(default=1e-3)
+    """Sub-variance preserving: less noise than VP at every time, the same prior."""
 
     def diffusion(self, t):
         return jnp.sqrt(-self.beta(t) * jnp.expm1(-2 * self.integral(t)))
