@@ -98,6 +98,7 @@ _WHERE = {
     "starts": "models.train",
     "train": "models.train",
     "Watchdog": "models.energy.watch",
+    "log_z": "models.energy.weigh",
     "VP": "models.diffusion.sde",
     "SubVP": "models.diffusion.sde",
     "VE": "models.diffusion.sde",

@@ -7,6 +7,7 @@ bits_per_dim        −log₂ p a pixel of test images, the label left out: by t
                     with one probe an image, plus the offset of dequantisation; bits_per_dim_stderr is over images and
                     probes. It is an upper bound of the discrete model's, of the density at the noise `cut`.
 nats_per_dim        log p a pixel of test images with noise of deviation 0.1: to compare with `ebm-digits`, `ebm-mnist`
+                    (but not of CIFAR-10, whose energies have half that noise)
 swd_<sampler>       sliced W₂ in pixels of as many draws as test images to these; swd_floor that of training images
 accuracy_w<w>       how often a classifier of real images sees the class asked for, at guidance w (accuracy_real: on
                     test images; accuracy_share: the first over it, at guidance 1)

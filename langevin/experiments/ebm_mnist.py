@@ -13,9 +13,9 @@ from langevin.experiments import _pictures
 from langevin.experiments._pictures import Scale
 
 SCALES = {
-    "quick": Scale((8, 16), 100, 4, 16, 128, 1e-3, kernels=("ula",), rungs=100),
-    "cpu": Scale((16, 32, 32), 600, 20, 64, 1024, 2e-4, epsilon=0.04, jitter=0.1, kernels=("ula",)),
-    "gpu": Scale((32, 64, 128), 12_000, 40, 128, 4096, 1e-4, epsilon=0.04, jitter=0.1, kernels=("ula",), rungs=16_000),
+    "quick": Scale((8, 16), 100, 4, 16, 128, 1e-3, ways=("ula",), rungs=100),
+    "cpu": Scale((16, 32, 32), 600, 20, 64, 1024, 2e-4, epsilon=0.04, jitter=0.1, ways=("ula",)),
+    "gpu": Scale((32, 64, 128), 12_000, 40, 128, 4096, 1e-4, epsilon=0.04, jitter=0.1, ways=("ula",), rungs=16_000),
 }
 
 
