@@ -469,13 +469,14 @@ def test_the_unet_keeps_the_shape_and_hears_time_and_label(side, classes, key):
     k_net, k_x, k_head = jax.random.split(key, 3)
     net = UNet(1, k_net, (8, 16), classes=classes)
     x = jax.random.normal(k_x, (1, side, side))
-    call = eqx.filter_jit(lambda net, *args: net(*args))
-    assert (call(net, x, 0.5) == 0).all()  # it begins at nothing
+    call = eqx.filter_jit(lambda net, x, *args: net(x, *args))
+    half, later = jnp.asarray(0.5), jnp.asarray(0.6)  # numbers of Python would each be a program
+    assert (call(net, x, half) == 0).all()  # it begins at nothing
     stirred = lambda u: u + 0.1 * jax.random.normal(jax.random.clone(k_head), u.shape)
     net = jax.tree.map(lambda u: stirred(u) if eqx.is_inexact_array(u) else u, net)
-    y = call(net, x, 0.5)
+    y = call(net, x, half)
     assert y.shape == x.shape
-    assert float(jnp.abs(call(net, x, 0.6) - y).max()) > 1e-4
+    assert float(jnp.abs(call(net, x, later) - y).max()) > 1e-4
     if classes:
-        assert float(jnp.abs(call(net, x, 0.5, 1) - y).max()) > 1e-4
-        np.testing.assert_allclose(call(net, x, 0.5, classes), y, atol=1e-5)
+        assert float(jnp.abs(call(net, x, half, jnp.asarray(1)) - y).max()) > 1e-4
+        np.testing.assert_allclose(call(net, x, half, jnp.asarray(classes)), y, atol=1e-5)

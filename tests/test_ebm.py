@@ -71,6 +71,9 @@ class Shift:
         return Law("wrong", 0.0, None, "none")
 
 
+looked = jax.jit(look)  # one operation at a time it takes a hundred programs
+
+
 def quadratic(a=2.0, **how) -> Energy:
     return Energy.of(Quadratic(jnp.float32(a)), (1,), **how)
 
@@ -84,7 +87,7 @@ def gradients(key, target, weights, n=400):
 
     def one(key):
         k_start, k_look = jax.random.split(key)
-        found, _ = look(k_look, target, target.start(k_start), weights)
+        found, _ = looked(k_look, target, target.start(k_start), weights)
         return jax.tree.leaves(found.grad)[0]
 
     return np.asarray(jax.vmap(one)(jax.random.split(key, n)), np.float64).reshape(n)
@@ -120,7 +123,7 @@ def test_weights_of_a_kernel_are_taken(key):
     target = Likelihood(energy, Shift(), DATA, Uniform(shape=(1,)), steps=2, chains=8, batch=8, start_at="noise")
     k_start, k_look = jax.random.split(key)
     feed = target.start(k_start)
-    found, after = target.look(jax.random.clone(k_look), feed, energy.weights)
+    found, after = looked(jax.random.clone(k_look), target, feed, energy.weights)
     k_rows, _, k_begin, _, _ = jax.random.split(k_look, 5)
     rows, _ = target.draw(k_rows, feed.rows)
     at, *_ = target._begin(k_begin, feed.buffer, rows)
@@ -156,8 +159,8 @@ def test_improved_divergence_sees_the_last_step(key):
     more = Likelihood(energy, SGLD(step_size=h), DATA, Around(shape=(1,)), through=1.0, **how)
     k_start, k_look = jax.random.split(key)
     feed = plain.start(k_start)
-    first, _ = plain.look(jax.random.clone(k_look), feed, energy.weights)
-    second, _ = more.look(jax.random.clone(k_look), feed, energy.weights)
+    first, _ = looked(jax.random.clone(k_look), plain, feed, energy.weights)
+    second, _ = looked(jax.random.clone(k_look), more, feed, energy.weights)
     rows, _ = plain.draw(jax.random.split(k_look, 5)[0], feed.rows)
     x = np.asarray(rows)[:, 0].astype(np.float64)
     end = x * (1 - h * 2.0)  # −½·2·end² as the weight moves the end by −h x
@@ -174,7 +177,7 @@ def test_the_entropy_term_pushes_ends_apart(key):
     targets = [Likelihood(energy, SGLD(step_size=h), DATA, base, entropy=e, **how) for e in (0.0, 1.0)]
     k_start, k_look = jax.random.split(key)
     feed = targets[0].start(k_start)
-    a, b = (jax.tree.leaves(t.look(jax.random.clone(k_look), feed, energy.weights)[0].grad)[0] for t in targets)
+    a, b = (jax.tree.leaves(looked(jax.random.clone(k_look), t, feed, energy.weights)[0].grad)[0] for t in targets)
     np.testing.assert_allclose(b - a, -h / (1 - 2 * h), rtol=1e-3)
 
 
@@ -199,7 +202,7 @@ def test_persistent_chains_are_written_back_where_they_were(key):
     k_start, *keys = jax.random.split(key, 4)
     feed = before = target.start(k_start)
     for k in keys:
-        _, feed = target.look(k, feed, energy.weights)
+        _, feed = looked(k, target, feed, energy.weights)
     np.testing.assert_allclose(feed.buffer.position, before.buffer.position + 3, rtol=1e-5)
     np.testing.assert_array_equal(feed.buffer.age, 1)
     assert float(feed.note.n_grad) == 3 * 4 * (1 + 3)
@@ -210,9 +213,9 @@ def test_replayed_chains_are_written_over_the_oldest(key):
     how = dict(steps=1, chains=4, batch=4, buffer=12, restart=0.0, start_at="replay")
     target = Likelihood(energy, Shift(100.0), DATA, Around(shape=(1,)), **how)
     k_start, k_one, k_two = jax.random.split(key, 3)
-    _, feed = target.look(k_one, target.start(k_start), energy.weights)
+    _, feed = looked(k_one, target, target.start(k_start), energy.weights)
     np.testing.assert_array_equal(np.asarray(feed.buffer.position)[:, 0] > 50, np.arange(12) < 4)
-    _, feed = target.look(k_two, feed, energy.weights)
+    _, feed = looked(k_two, target, feed, energy.weights)
     np.testing.assert_array_equal(np.asarray(feed.buffer.position)[:, 0] > 50, np.arange(12) < 8)
 
 
@@ -223,7 +226,7 @@ def test_a_share_of_chains_begins_anew(key):
     k_start, k_look = jax.random.split(key)
     feed = target.start(k_start)
     aged = feed._replace(buffer=feed.buffer._replace(position=jnp.zeros((500, 1)), age=jnp.full(500, 7, jnp.int32)))
-    _, after = target.look(k_look, aged, energy.weights)
+    _, after = looked(k_look, target, aged, energy.weights)
     again = np.asarray(after.buffer.position)[:, 0] == 5
     np.testing.assert_array_equal(np.asarray(after.buffer.age), np.where(again, 1, 8))
     assert abs(again.mean() - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 500)
@@ -233,13 +236,13 @@ def test_a_share_of_chains_begins_anew(key):
 def test_contrastive_divergence_begins_at_the_data(key):
     energy = quadratic()
     target = Likelihood(energy, Shift(0.0), DATA, Around(shape=(1,)), steps=1, chains=8, batch=8, start_at="data")
-    found, _ = look(key, target, target.start(jax.random.key(0)), energy.weights)
+    found, _ = looked(key, target, target.start(jax.random.key(0)), energy.weights)
     # the weights e^x of Shift are the only difference between chains and data
     assert float(found.log_density) != 0.0
     plain = Likelihood(
         energy, SGLD(step_size=1e-12), DATA, Around(shape=(1,)), steps=1, chains=8, batch=8, start_at="data"
     )
-    value, _ = look(jax.random.clone(key), plain, plain.start(jax.random.key(0)), energy.weights)
+    value, _ = looked(jax.random.clone(key), plain, plain.start(jax.random.key(0)), energy.weights)
     np.testing.assert_allclose(value.log_density, 0.0, atol=1e-4)
 
 
@@ -260,7 +263,7 @@ def test_a_lost_chain_has_no_part_and_goes_back(key):
     target = Likelihood(energy, Shift(0.5), -jnp.abs(DATA), Uniform(0.0, 1.0, shape=(1,)), **how)
     k_start, k_look = jax.random.split(key)
     feed = target.start(k_start)
-    found, after = target.look(k_look, feed, energy.weights)
+    found, after = looked(k_look, target, feed, energy.weights)
     assert np.isfinite(jax.tree.leaves(found.grad)[0])
     assert 0 < float(after.note.ok) < 1
     moved_to, was = (np.asarray(u.buffer.position)[:, 0] for u in (after, feed))
@@ -287,7 +290,7 @@ def test_noise_contrast_is_stationary_at_the_truth_and_its_constant_is_the_norma
     target = Loss(loss, data, batch=512, order="replacement")
 
     def one(key):
-        found, _ = look(key, target, (), truth)
+        found, _ = looked(key, target, (), truth)
         return jnp.stack([jax.tree.leaves(found.grad[0])[0], found.grad[1]])
 
     found = np.asarray(jax.vmap(one)(jax.random.split(key, 300)))
@@ -321,9 +324,9 @@ def test_a_joint_energy_is_the_sum_of_its_parts(key):
     both = Total((likelihood, labels), (1.0, 0.5))
     k_start, k_look = jax.random.split(key)
     feed = both.start(k_start)
-    found, _ = both.look(jax.random.clone(k_look), feed, weights)
+    found, _ = looked(jax.random.clone(k_look), both, feed, weights)
     keys = jax.random.split(k_look, 2)
-    parts = [look(k, t, f, weights)[0] for k, t, f in zip(keys, (likelihood, labels), feed, strict=True)]
+    parts = [looked(k, t, f, weights)[0] for k, t, f in zip(keys, (likelihood, labels), feed, strict=True)]
     expected = jax.tree.map(lambda a, b: a + 0.5 * b, parts[0].grad, parts[1].grad)
     for got, want in zip(jax.tree.leaves(found.grad), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5)
@@ -348,7 +351,7 @@ def test_a_generator_learns_where_chains_end(key):
     generator = MLP((2, 1), jax.random.key(2))
     weights, rest = eqx.partition(generator, eqx.is_inexact_array)
     target = Cooperative(energy, rest, Shift(), DATA, latent=2, steps=1, batch=32)
-    found, feed = look(key, target, target.start(jax.random.key(0)), (energy.weights, weights))
+    found, feed = looked(key, target, target.start(jax.random.key(0)), (energy.weights, weights))
     np.testing.assert_allclose(found.grad[1].layers[0].bias, 1.0, rtol=1e-4)
     assert float(feed.note.ok) == 1
     start = jax.tree.map(lambda u: jnp.asarray(u)[None], (energy.weights, weights))
