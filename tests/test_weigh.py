@@ -37,6 +37,16 @@ def test_draws_of_another_law_turn_the_sandwich_over(key):
     assert float(found.upper) < float(found.lower) - 5 * float(found.stderr)
 
 
+def test_the_log_z_of_a_gaussian_is_known_at_every_temperature(key):
+    # e^{−|x|²/2vT} e^{−|x|²/2σ²} has the precision 1/vT + 1/σ²
+    v, T, scale, d = 0.6, 0.5, 1.5, 3
+    energy = Energy.of(Bell(jnp.asarray(v)), (d,), temperature=T, scale=scale)
+    known = 0.5 * d * np.log(2 * np.pi / (1 / (v * T) + 1 / scale**2))
+    found = log_z(key, energy, ladder=400, particles=1024)
+    assert float(found.stderr) < 0.012
+    assert abs(float(found.log_z) - known) < 4 * float(found.stderr)
+
+
 def test_an_energy_without_a_base_is_told():
     energy = plane(scale=np.inf)
     with pytest.raises(ValueError, match=r"log_z: the energy has no Gaussian factor to begin at; pass base="):
