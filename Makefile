@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
 
-.PHONY: setup setup-bench demo test test-all lint bench results audit-table features clean
+.PHONY: setup setup-bench demo test test-all lint bench results audit-table stubs features clean
 
 setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -31,6 +31,7 @@ demo: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/stubs.py --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -41,17 +42,21 @@ test-all: lint
 	$(BIN)/python -m pytest -n 2
 
 bench: setup-bench
-	$(BIN)/langevin bench --all --out benchmarks
+	$(BIN)/langevin bench --all --out lab/results/bench
 
 results: setup
-	$(BIN)/langevin reproduce --all --out results
+	$(BIN)/langevin reproduce --all --out lab/results
 
 audit-table: setup
 	$(BIN)/langevin audit --all --size quick --out docs
+	mv docs/audit.json langevin/audit/table.json
+
+stubs: setup
+	$(BIN)/python tools/stubs.py
 
 # nets whose features compare images; needs LANGEVIN_DATA
 features: setup
-	$(BIN)/python -m langevin.experiments._features
+	$(BIN)/python -m langevin_lab.experiments._features
 
 clean:
 	rm -rf $(VENV) $(PEER) out .pytest_cache .mypy_cache .ruff_cache

@@ -17,10 +17,10 @@ import langevin
 class Net(nn.Module):
     @nn.compact
     def __call__(self, x, train: bool = True):
-        x = nn.tanh(nn.Dense(16)(x))
-        x = nn.tanh(nn.Dense(16)(x))
+        x = nn.tanh(nn.DenseMetric(16)(x))
+        x = nn.tanh(nn.DenseMetric(16)(x))
         x = nn.Dropout(0.05, deterministic=not train)(x)
-        return nn.Dense(1)(x)
+        return nn.DenseMetric(1)(x)
 
 
 def data(n=120):
@@ -34,7 +34,7 @@ def data(n=120):
 def trained(net, x, y, steps=1500):
     """The variables after Adam on squared errors, with dropout: nothing of this library."""
     variables = net.init(jax.random.key(0), x, train=False)
-    optimiser = optax.adam(3e-3)
+    optimizer = optax.adam(3e-3)
 
     def loss(variables, key):
         out = net.apply(variables, x, rngs={"dropout": key})
@@ -42,11 +42,11 @@ def trained(net, x, y, steps=1500):
 
     def step(carry, key):
         variables, state = carry
-        updates, state = optimiser.update(jax.grad(loss)(variables, key), state)
+        updates, state = optimizer.update(jax.grad(loss)(variables, key), state)
         return (optax.apply_updates(variables, updates), state), None
 
     keys = jax.random.split(jax.random.key(1), steps)
-    (variables, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, keys))((variables, optimiser.init(variables)))
+    (variables, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, keys))((variables, optimizer.init(variables)))
     return variables
 
 

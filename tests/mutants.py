@@ -7,9 +7,9 @@ import jax.numpy as jnp
 
 from langevin.core import noise, tree
 from langevin.core.kernel import begin, report
-from langevin.core.recipe import Recipe
 from langevin.core.record import positive, record, static
 from langevin.core.types import Law
+from langevin.dynamics.recipe import Recipe
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.sgld import SGLD
 

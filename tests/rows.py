@@ -12,30 +12,26 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from langevin.baselines.adam_sgld import AdamSGLD
+from langevin.baselines.msgld import MSGLD
+from langevin.baselines.noise_scaled import NoiseScaled
 from langevin.core.record import record
-from langevin.metrics.block import Block
-from langevin.metrics.position import Position
-from langevin.metrics.windowed import Windowed
-from langevin.samplers.adam_sgld import AdamSGLD
+from langevin.dynamics.metrics.block import Block
+from langevin.dynamics.metrics.position import Position
+from langevin.dynamics.metrics.windowed import Windowed
+from langevin.samplers.adaptive_friction import AdaptiveFriction
 from langevin.samplers.amala import AMALA
-from langevin.samplers.ascend import Ascend
-from langevin.samplers.averaged import Averaged
 from langevin.samplers.blackjax import NUTS, BlackJAX
 from langevin.samplers.csgld import CSGLD
-from langevin.samplers.cyclical import Cyclical
-from langevin.samplers.friction import Friction
+from langevin.samplers.ensemble_sgld import EnsembleSGLD
 from langevin.samplers.ghmc import GHMC
-from langevin.samplers.guard import Guard
 from langevin.samplers.hmc import HMC
-from langevin.samplers.jackknife import Jackknife
 from langevin.samplers.mala import MALA
 from langevin.samplers.mams import MAMS
 from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.monge import Monge
-from langevin.samplers.msgld import MSGLD
-from langevin.samplers.noise_scaled import NoiseScaled
+from langevin.samplers.optimize import Optimize
 from langevin.samplers.psgld import PSGLD
-from langevin.samplers.replica import Replica
 from langevin.samplers.riemannian import Riemannian
 from langevin.samplers.samadams import SamAdams
 from langevin.samplers.sghmc import SGHMC
@@ -45,9 +41,13 @@ from langevin.samplers.sgrhmc import SGRHMC
 from langevin.samplers.shampoo import Shampoo
 from langevin.samplers.smile import SMILE
 from langevin.samplers.stanley import Stanley
-from langevin.samplers.thin import Thin
 from langevin.samplers.tmala import TMALA
 from langevin.samplers.underdamped import Underdamped
+from langevin.samplers.wrappers.cyclical import Cyclical
+from langevin.samplers.wrappers.ema import EMA
+from langevin.samplers.wrappers.guard import Guard
+from langevin.samplers.wrappers.replica_exchange import ReplicaExchange
+from langevin.samplers.wrappers.thin import Thin
 
 
 class Row(NamedTuple):
@@ -84,8 +84,8 @@ ROWS = {
     "underdamped-obabo": Row(Underdamped(step_size=0.3, friction=2.0, scheme="OBABO"), fast="none"),
     "underdamped-aboba": Row(Underdamped(step_size=0.3, friction=2.0, scheme="ABOBA"), fast="none"),
     "underdamped-baoa": Row(Underdamped(step_size=0.3, friction=2.0, scheme="BAOA"), fast="law"),
-    "friction": Row(Friction(step_size=0.3, friction=1.0, floor=1.0)),
-    "friction-steep": Row(Friction(step_size=0.3, friction=3.0, floor=0.3), fast="none"),
+    "friction": Row(AdaptiveFriction(step_size=0.3, friction=1.0, floor=1.0)),
+    "friction-steep": Row(AdaptiveFriction(step_size=0.3, friction=3.0, floor=0.3), fast="none"),
     "sgrhmc": Row(SGRHMC(step_size=0.15)),
     "sgrhmc-hutchinson": Row(SGRHMC(step_size=0.15, correction="hutchinson"), fast="none"),
     "sgrhmc-exact": Row(SGRHMC(step_size=0.15, correction="exact"), fast="none"),
@@ -120,12 +120,13 @@ ROWS = {
     "noisescaled-toy": Row(
         quietly(NoiseScaled, step_size=0.025, per="coordinate", variant="toy"), thin=48, fast="none"
     ),
-    "jackknife": Row(Jackknife(step_size=0.05), thin=24),
+    "jackknife": Row(EnsembleSGLD(step_size=0.05), thin=24),
     "samadams": Row(SamAdams(step_size=0.2, friction=2.0)),
     "csgld": Row(CSGLD(step_size=0.04, **CONTOUR), thin=20),
-    "replica": Row(Replica(SGLD(step_size=0.05), temperatures=(1.0, 2.0), every=2), thin=24),
+    "replica": Row(ReplicaExchange(SGLD(step_size=0.05), temperatures=(1.0, 2.0), every=2), thin=24),
     "replica-ladder": Row(
-        Replica(Underdamped(step_size=0.4, friction=2.0), temperatures=(1.0, 1.6, 2.5, 4.0), every=3), fast="none"
+        ReplicaExchange(Underdamped(step_size=0.4, friction=2.0), temperatures=(1.0, 1.6, 2.5, 4.0), every=3),
+        fast="none",
     ),
     "mala": Row(MALA(step_size=0.1)),
     "tmala": Row(TMALA(step_size=0.1, bound=2.0), fast="law"),
@@ -143,10 +144,10 @@ ROWS = {
         skip="no law is known for it, and its step size drifts without end: test_smile.py",
     ),
     "thin": Row(Thin(SGLD(step_size=0.05), n=4), thin=6, fast="none"),
-    "averaged": Row(Averaged(SGLD(step_size=0.05)), thin=24, fast="none"),
+    "averaged": Row(EMA(SGLD(step_size=0.05)), thin=24, fast="none"),
     "guard": Row(Guard(SGLD(step_size=0.05)), thin=24),
     "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, fast="none"),
     "blackjax-mala": Row(BlackJAX("mala", {"step_size": 0.1}), fast="none"),
     "cyclical": Row(Cyclical(SGLD(step_size=0.05), period=64), skip="its law is per cycle: test_cyclical.py"),
-    "ascend": Row(Ascend(), skip="it samples no law: test_tune.py looks for the mode"),
+    "ascend": Row(Optimize(), skip="it samples no law: test_tune.py looks for the mode"),
 }

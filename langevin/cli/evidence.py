@@ -58,7 +58,7 @@ def evidence(
     from langevin.core import noise
     from langevin.core.target import minibatched
     from langevin.evidence.entry import METHODS
-    from langevin.evidence.entry import evidence as weighed
+    from langevin.evidence.entry import log_evidence as weighed
     from langevin.report.evidence import FEW, FILE, write
 
     density, base, draws, about = _found(source, data, target, hidden)

@@ -32,8 +32,8 @@ def bench(
     ] = None,
 ) -> None:
     """Measure speed and memory against the limit and the peers."""
-    names = [n for n in _modules("langevin.benchmarks") if not n.endswith("_peer")]
-    modules = {n: f"langevin.benchmarks.{n}" for n in names}
+    names = [n for n in _modules("langevin_lab.benchmarks") if not n.endswith("_peer")]
+    modules = {n: f"langevin_lab.benchmarks.{n}" for n in names}
     words = ("bench", "benchmark", "Benchmarks", "make bench")
     _dispatched(
         words, modules, name, data, show, every, out, dict(json=json, seed=seed, size=size, figure=figure, quiet=quiet)
@@ -55,7 +55,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """Reproduce a result of the papers, its figure included."""
-    modules = {n.replace("_", "-"): f"langevin.experiments.{n}" for n in _modules("langevin.experiments")}
+    modules = {n.replace("_", "-"): f"langevin_lab.experiments.{n}" for n in _modules("langevin_lab.experiments")}
     words = ("reproduce", "result", "Results", "make results")
     _dispatched(
         words, modules, name, data, show, every, out, dict(json=json, seed=seed, size=size, figure=figure, quiet=quiet)
@@ -119,7 +119,7 @@ def _all(title: str, command: str, modules: dict[str, str], out: Path | None, se
         if out and result.drawing:
             result.drawing(str(out / f"{name}.png"))
     if out:
-        from langevin.diagnostics.result import markdown
+        from langevin.core.result import markdown
 
         (out / "README.md").write_text(markdown(out, title, command))
 

@@ -33,8 +33,9 @@ def audit(
     ] = None,
 ) -> None:
     """Does a sampler converge to what it says, and at what price? Tried on targets whose truth is known."""
-    from langevin.diagnostics import audit_table, subjects, trials
-    from langevin.diagnostics.audit import audit as audited
+    from langevin.audit import subjects, trials
+    from langevin.audit import table as audit_table
+    from langevin.audit.entry import audit_kernel
 
     if show:
         print("samplers:", ", ".join(subjects.AUDITED), "\ntargets: ", ", ".join(trials.BUILT))
@@ -50,7 +51,7 @@ def audit(
         began = time.perf_counter()
         with Console(stderr=True, quiet=quiet).status("audit") as status:
             told = lambda where: status.update(f"audit of {name}: {where}")
-            result = audited(made, target or (), size, seed, name=name, told=told)
+            result = audit_kernel(made, target or (), size, seed, name=name, told=told)
     except (ValueError, ImportError) as error:
         fail(str(error))
     result.seconds = time.perf_counter() - began

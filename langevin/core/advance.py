@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from langevin.core import noise, place, tree
+from langevin.core import noise, sharding, tree
 from langevin.core.kernel import Kernel, PerChain, combined, refresh
 from langevin.core.pack import Packing
 from langevin.core.record import as_record
 from langevin.core.target import Target
 from langevin.core.types import Key, PyTree, Run, State, position_of
 
-Keep = Callable[[State], PyTree]
+Collect = Callable[[State], PyTree]
 
 MAPPED = State(0, 0, 0, 0, 0, None)  # `count` is one number for all chains
 UNROLL = 8  # steps in one turn of the loop on an accelerator, which share the launches of counters and outputs
@@ -37,7 +37,7 @@ def advance(
     *,
     length: int,
     thin: int = 1,
-    keep: Keep = position_of,
+    collect: Collect = position_of,
     over: PyTree = None,
     n: Any = None,
     layout: str | None = None,
@@ -47,19 +47,19 @@ def advance(
     With `over` (a tree with leading axis length·thin) step k uses target.at(over[k]): the state is refreshed to it and
     the change of log density at that point is added to Info.log_weight, so annealing weights are sums of log_weight.
     """
-    keep = as_record(keep)
+    collect = as_record(collect)
     if layout is None:
-        layout = place.layout(states.position, chains_of(states))
+        layout = sharding.layout(states.position, chains_of(states))
     accelerated = jax.default_backend() != "cpu"
-    states = place.beside(states, states)
+    states = sharding.beside(states, states)
     if isinstance(kernel, PerChain):
-        kernel = place.beside(kernel, states)
+        kernel = sharding.beside(kernel, states)
     return _advance(
         key,
         kernel,
         target,
         states,
-        keep,
+        collect,
         over,
         n,
         length=length,
@@ -70,7 +70,7 @@ def advance(
 
 
 @partial(jax.jit, static_argnames=("length", "thin", "layout", "accelerated"))
-def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout, accelerated):
+def _advance(key, kernel, target, states, collect, over, n, *, length, thin, layout, accelerated):
     chains, group = chains_of(states), getattr(kernel, "group", 1)
     rows, small = chains // group, tree.size(states.position) <= SMALL
     per_chain = isinstance(kernel, PerChain)
@@ -86,7 +86,7 @@ def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout
     keys, wrap = noise.words(keys)
 
     def chain(keys, kernel, state):
-        draw = lambda state, x: _draw(kernel, target, keep, thin, state, (wrap(x[0]), x[1]))
+        draw = lambda state, x: _draw(kernel, target, collect, thin, state, (wrap(x[0]), x[1]))
         if n is None:
             return lax.scan(draw, state, (keys, over))
 
@@ -122,7 +122,7 @@ def _advance(key, kernel, target, states, keep, over, n, *, length, thin, layout
     return Run(states, kept, info)
 
 
-def _draw(kernel, target, keep, thin, state, x):
+def _draw(kernel, target, collect, thin, state, x):
     """One draw of one chain: `thin` steps, then what is kept of the state and the reduced Info."""
     key, over = x
 
@@ -156,7 +156,7 @@ def _draw(kernel, target, keep, thin, state, x):
 
         (state, info), _ = lax.scan(more, (state, nothing), (words, over))
         info = info._replace(acceptance=info.acceptance / thin)
-    return state, (keep(state), info)
+    return state, (collect(state), info)
 
 
 def _first(n, body, carry, xs, length, block=1, unroll=1):

@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core import kernel as kernels
-from langevin.core import metric, place, schedule, tree
+from langevin.core import schedule, sharding, tree
 from langevin.core.provenance import Provenance
 from langevin.core.record import as_record, is_record, is_static, show
 from langevin.core.run import _begin, join, run
 from langevin.core.store import Store, Stored, StoredInfo, StoreError, rebuild, skeleton, typed, write_file
 from langevin.core.types import Eval, Info, Key, PyTree, State
+from langevin.dynamics import mass as metric
 
 GIVEN = ("observed_data", "constant_data", "predictions_constant_data")  # ArviZ groups without chains
 
@@ -55,13 +56,13 @@ class Posterior:
 
     def map(self, fn: Callable[[PyTree], PyTree]) -> PyTree:
         """fn of every draw: a tree of (chain, draw, …). Streams over what is on disk."""
-        return _joined([place.host(_mapped(as_record(fn), block)) for block in self._blocks()])
+        return _joined([sharding.host(_mapped(as_record(fn), block)) for block in self._blocks()])
 
     def expect(self, fn: Callable[[PyTree], PyTree]) -> PyTree:
         """The weighted mean of fn over draws; diverged chains and uncollected draws are left out."""
         weights, begin, total = self.weights(), 0, None
         for block in self._blocks():
-            values = place.host(_mapped(as_record(fn), block))
+            values = sharding.host(_mapped(as_record(fn), block))
             n = jax.tree.leaves(block)[0].shape[1]
             w = weights[:, begin : begin + n]
             # 0·NaN of a diverged chain must not reach the mean
@@ -78,7 +79,7 @@ class Posterior:
         )
         rows = []
         for block in self._blocks():
-            parts = [place.host(_predicted(as_record(fn), block, cut)) for cut in cuts]
+            parts = [sharding.host(_predicted(as_record(fn), block, cut)) for cut in cuts]
             rows.append(jax.tree.map(lambda *p: np.concatenate(p, axis=2), *parts) if len(parts) > 1 else parts[0])
         return _joined(rows)
 
@@ -91,7 +92,7 @@ class Posterior:
             )
         began = time.perf_counter()
         last = _Last(self.kernel)
-        options["visits"] = (*options.get("visits", ()), last)
+        options["callbacks"] = (*options.get("callbacks", ()), last)
         go_on = run(key, self.kernel, target, _hung(self.state, self.kernel, target), draws=draws, **options)
         kept, info = join([(_loaded(self.draws), _loaded(self.info)), (_loaded(go_on.kept), _loaded(go_on.info))])
         past = dataclasses.asdict(self.provenance)
@@ -178,19 +179,19 @@ def sample(key: Key, kernel: Any, target: Any, start: PyTree | State, *, draws: 
     """`run`, timed, as a Posterior. Options are those of `run`."""
     began = time.perf_counter()
     last = _Last(kernel)
-    options["visits"] = (*options.get("visits", ()), last)
+    options["callbacks"] = (*options.get("callbacks", ()), last)
     out = run(key, kernel, target, start, draws=draws, **options)
     seed = tuple(
         np.asarray(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key).tolist()
     )
     n_grad, n_data = (int(np.sum(getattr(out.info, f), dtype=np.int64)) for f in ("n_grad", "n_data"))
-    layout = "vmap" if options.get("mesh") else place.layout(out.states.position, out.info.ok.shape[0])
+    layout = "vmap" if options.get("mesh") else sharding.layout(out.states.position, out.info.ok.shape[0])
     known = dict(seed=seed, seconds=time.perf_counter() - began, n_grad=n_grad, n_data=n_data, layout=layout)
     return Posterior(out.kept, out.info, out.states, last.kernel, Provenance.now(**known))
 
 
 class _Last:
-    """A visit that remembers the kernel as the other visits have left it."""
+    """A visit that remembers the kernel as the other callbacks have left it."""
 
     def __init__(self, kernel: Any):
         self.kernel = kernel

@@ -1,4 +1,4 @@
-"""The host's half of the only sampling loop: start, chunks, store, visits, interruption.
+"""The host's half of the only sampling loop: start, chunks, store, callbacks, interruption.
 
 Chains are on the leading axis, always. Between compiled chunks (`advance`) the host looks: progress, checkpoints,
 streaming to disk, re-centring, early stop. Nothing of it happens inside a scan.
@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from langevin.core import place, tree
-from langevin.core.advance import MAPPED, Keep, advance, chains_of
+from langevin.core import sharding, tree
+from langevin.core.advance import MAPPED, Collect, advance, chains_of
 from langevin.core.kernel import Kernel, PerChain
 from langevin.core.store import Store
 from langevin.core.target import Target
 from langevin.core.types import Info, Key, PyTree, Run, State, position_of
 
-Visit = Callable[[int, Any, Any, State, Run], tuple[Any, Any, State] | None]
+Callback = Callable[[int, Any, Any, State, Run], tuple[Any, Any, State] | None]
 
 
 def run(
@@ -37,8 +37,8 @@ def run(
     warmup: int = 0,
     thin: int = 1,
     chunk: int = 500,
-    keep: Keep = position_of,
-    visits: Sequence[Visit] = (),
+    collect: Collect = position_of,
+    callbacks: Sequence[Callback] = (),
     store: str | FilePath | Store | None = None,
     mesh: Mesh | None = None,
 ) -> Run:
@@ -53,14 +53,14 @@ def run(
     _check(0, warmup=warmup)
     if isinstance(store, (str, FilePath)):
         store = Store(store)
-    identity = dict(key=key, kernel=kernel, target=target, start=start, thin=thin, warmup=warmup, keep=keep)
+    identity = dict(key=key, kernel=kernel, target=target, start=start, thin=thin, warmup=warmup, collect=collect)
     k_init, k_run = jax.random.split(key)
     done, kernel, target, states = _opened(k_init, kernel, target, start, mesh, store, identity)
-    layout = "vmap" if mesh is not None else place.layout(states.position, chains_of(states))
+    layout = "vmap" if mesh is not None else sharding.layout(states.position, chains_of(states))
     if store is not None:
         # as the run began, wherever it goes on: another layout would differ in the last bit
         layout = store.manifest.setdefault("layout", layout)
-    go = partial(advance, length=chunk, thin=thin, keep=keep, layout=layout)
+    go = partial(advance, length=chunk, thin=thin, collect=collect, layout=layout)
     pieces: list[tuple[PyTree, Info]] = []
     told: set[int] = set()
     try:
@@ -68,13 +68,13 @@ def run(
             try:
                 # the key of a draw folds in the count of steps, so the same key serves every chunk
                 piece = go(jax.random.clone(k_run), kernel, target, states, n=np.int32(n))
-                kept, info = _whole(place.host((piece.kept, piece.info)), n)
+                kept, info = _whole(sharding.host((piece.kept, piece.info)), n)
             except KeyboardInterrupt:
                 _interrupted(done - warmup)
                 break
             done += n
             here = Run(piece.states, kept, info)
-            kernel, target, states, stop = _visited(visits, done - warmup, kernel, target, here)
+            kernel, target, states, stop = _visited(callbacks, done - warmup, kernel, target, here)
             _name_diverged(info, told, states if states is not piece.states else None)
             if store is not None:
                 stop |= _written(store, done, kernel, target, states, None if warming else (kept, info))
@@ -83,28 +83,28 @@ def run(
             if stop or len(told) == chains_of(states):
                 break
     finally:
-        for visit in visits:
+        for visit in callbacks:
             getattr(visit, "close", lambda: None)()
     if store is None:
         if not pieces and len(told) == chains_of(states):
             raise RuntimeError(f"run: all {len(told)} chains diverged in warm-up; take a smaller step size.")
         return Run(states, *join(pieces))
-    store.settle()
+    store.sync()
     if store.structure is None:
-        store.structure = jax.tree.structure(jax.eval_shape(jax.vmap(keep, (MAPPED,)), states))
+        store.structure = jax.tree.structure(jax.eval_shape(jax.vmap(collect, (MAPPED,)), states))
     return Run(states, store.draws(), store.info())
 
 
 def _opened(key, kernel, target, start, mesh, store, identity):
     """Draws done, kernel, target and states to begin or go on with, where they belong."""
     if mesh is not None:
-        target = place.data_over(target, mesh)
+        target = sharding.data_over(target, mesh)
     states = start if isinstance(start, State) else begin_all(key, kernel, target, start)
     done = 0
     if store is not None:
         done, kernel, target, states = store.open(identity, kernel, target, states)
     if mesh is not None:
-        states, target = place.chains_over(states, mesh), place.data_over(target, mesh)
+        states, target = sharding.chains_over(states, mesh), sharding.data_over(target, mesh)
     return done, kernel, target, states
 
 
@@ -121,11 +121,11 @@ def _whole(chunk, n: int):
     return jax.tree.map(lambda u: u if u.shape[1] == n else np.array(u[:, :n]), chunk)
 
 
-def _visited(visits, done, kernel, target, here: Run):
-    """Kernel, target and states after all visits, and whether to stop. An interrupt stops; the chunk is kept."""
+def _visited(callbacks, done, kernel, target, here: Run):
+    """Kernel, target and states after all callbacks, and whether to stop. An interrupt stops; the chunk is kept."""
     states, stop = here.states, False
     try:
-        for visit in visits:
+        for visit in callbacks:
             changed = visit(done, kernel, target, states, here)
             if changed is None:
                 stop = True
@@ -162,7 +162,7 @@ def begin_all(key: Key, kernel: Kernel | PerChain, target: Target, positions: Py
     # an explicit dtype drops JAX's weak types, which would compile the loop twice
     positions = jax.tree.map(lambda u: jnp.asarray(u, jnp.asarray(u).dtype), positions)
     states = _begin(key, kernel, target, positions)
-    bad, values = place.host((_not_finite(states.eval), states.eval.log_density))
+    bad, values = sharding.host((_not_finite(states.eval), states.eval.log_density))
     if bad.any():
         value = float(values[bad][0])
         part = "gradient" if np.isfinite(value) else "log density"
@@ -217,7 +217,7 @@ def _name_diverged(info: Info, told: set[int], changed: State | None) -> None:
     """Warn of chains that have diverged, but for those a visit has put back where their log density is a number."""
     lost = ~np.all(info.ok, axis=1)
     if changed is not None and lost.any():
-        lost &= ~np.isfinite(place.host(changed.eval.log_density)).reshape(len(lost))
+        lost &= ~np.isfinite(sharding.host(changed.eval.log_density)).reshape(len(lost))
     dead = set(np.flatnonzero(lost).tolist()) - told
     if dead:
         told |= dead

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from langevin.core import place, tree
+from langevin.core import sharding, tree
 from langevin.core.record import is_record, show
 from langevin.core.types import PyTree
 
@@ -101,7 +101,7 @@ def _filled(cell) -> bool:
 def concrete(x) -> np.ndarray:
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
-    return place.host(x)
+    return sharding.host(x)
 
 
 def plain(u: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
     folder/manifest.json            what is here: identity of the run, shards, checkpoint, each with its SHA-256
     folder/manifest.previous.json   the generation before
-    folder/checkpoint-<n>.npz       states, kernel and what visits changed of the target after n draws; two are kept
+    folder/checkpoint-<n>.npz       states, kernel and what callbacks changed of the target after n draws; two are kept
     folder/shard-<n>.npz            the draws and Info of one chunk
 
 Every file is written under a temporary name, synced and renamed; the manifest comes last, so a run killed at any
@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from langevin.core import place, tree
+from langevin.core import sharding, tree
 from langevin.core.skeleton import concrete, fingerprint, plain, rebuild, skeleton, typed
 from langevin.core.types import Info, PyTree, State
 
@@ -109,10 +109,10 @@ class Store:
     def info(self) -> StoredInfo:
         return StoredInfo(self)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """On many processes: wait for the writer, then read what it wrote."""
         if jax.process_count() > 1:
-            place.together("store")
+            sharding.together("store")
             self.manifest = self._read_manifest()
 
     # --- files ------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Store:
         self.manifest = manifest
 
     def _changed(self, target: PyTree) -> dict[str, np.ndarray]:
-        """The target's arrays that visits have put in place of those given; the data, unchanged, are not copied."""
+        """The target's arrays that callbacks have put in place of those given; the data, unchanged, are not copied."""
         leaves = jax.tree.leaves(target)
         if len(leaves) != len(self.given):
             return {}

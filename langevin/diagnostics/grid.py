@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from langevin.targets.plane import box as box_of
-from langevin.targets.plane import centres
+from langevin.targets.densities_2d import box as box_of
+from langevin.targets.densities_2d import centres
 
 BLOCK = 65_536  # cells looked at together
 

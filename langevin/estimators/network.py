@@ -21,18 +21,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from langevin.core import noise
+from langevin.core.callbacks import Progress
 from langevin.core.posterior import Posterior
 from langevin.core.provenance import Provenance
 from langevin.core.record import record, replace
 from langevin.core.run import join
-from langevin.core.visits import Progress
 from langevin.diagnostics import uncertainty
 from langevin.estimators import files
 from langevin.estimators.columns import Columns, merged, names_of, raw_columns
 from langevin.estimators.planned import Planned
 from langevin.evidence.base import Normal
-from langevin.models.bnn import BNN, Kind, bnn
-from langevin.models.nets import MLP
+from langevin.nets.bnn import BNN, Kind, bnn
+from langevin.nets.mlp import MLP
 from langevin.tune.plan import Plan
 from langevin.tune.warm_start import HeldOut
 
@@ -139,7 +139,7 @@ class NetworkEstimator(Planned):
 
     # --- fit ---------------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, visits: tuple = (), watch: Callable[[Any], None] | None = None):
+    def fit(self, X, y, sample_weight=None, *, callbacks: tuple = (), watch: Callable[[Any], None] | None = None):
         """Sample the posterior of a network for (X, y); a row of weight 2 counts as two.
 
         watch: called after every chunk of draws with the estimator as it stands.
@@ -172,7 +172,7 @@ class NetworkEstimator(Planned):
         start = plan.trained(jax.random.clone(k_fit), target, model.starts(k_starts, self.chains), score=score)
         self.start_ = jax.tree.map(np.asarray, start)
         looks = (_Look(self, take(held if len(held) else train), watch, began),) if watch else ()
-        self.posterior_ = plan.sampled(k_fit, target, start, visits=(*bar, *looks, *visits))
+        self.posterior_ = plan.sampled(k_fit, target, start, callbacks=(*bar, *looks, *callbacks))
         self.seconds_ = time.perf_counter() - began
         self._model_ = model
         return self._calibrated(take(held if len(held) else train))
@@ -195,7 +195,7 @@ class NetworkEstimator(Planned):
             self._model_ = self._model(none, np.zeros(2, np.int32))
         return self._model_
 
-    def more(self, X, y, draws: int, sample_weight=None, *, visits: tuple = ()):
+    def more(self, X, y, draws: int, sample_weight=None, *, callbacks: tuple = ()):
         """The chains of a fit go on for `draws` draws, on the table they were fitted to."""
         check_is_fitted(self)
         X, y = self._checked(X, y, reset=False)
@@ -208,7 +208,7 @@ class NetworkEstimator(Planned):
         model = self._model(self.columns_.encoded(take(train)), self._targets(y, weight)[train])
         target = self._weighed(model.target, weight[train])
         k_fit = jax.random.split(noise.key(self.seed_))[1]
-        self.posterior_ = self.plan_.more(k_fit, target, self.posterior_, draws, visits=visits)
+        self.posterior_ = self.plan_.more(k_fit, target, self.posterior_, draws, callbacks=callbacks)
         return self._calibrated(take(held if len(held) else train))
 
     def _parts(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

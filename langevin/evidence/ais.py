@@ -40,7 +40,7 @@ from langevin.evidence.pilot import chosen, grads_in, piloted, usable
 from langevin.evidence.types import Evidence
 from langevin.evidence.weights import checked as weighed
 from langevin.samplers.ghmc import GHMC
-from langevin.samplers.thin import Thin
+from langevin.samplers.wrappers.thin import Thin
 from langevin.targets.path import Geometric
 from langevin.targets.tempered import blend, times
 from langevin.tune.warm_start import nothing
@@ -184,7 +184,7 @@ def annealed(
     for done in range(0, K, length):
         # the key of a rung folds in its number, so the same key serves every chunk
         climbing, n = Climbing(kernel, beta[done : done + length + 1], done), np.int32(min(length, K - done))
-        out = advance(jax.random.clone(k_run), climbing, path, states, length=length, n=n, keep=nothing)
+        out = advance(jax.random.clone(k_run), climbing, path, states, length=length, n=n, collect=nothing)
         states = out.states
         log_w += np.asarray(out.info.log_weight, np.float64).sum(1)
         n_grad += grads_in(out.info)

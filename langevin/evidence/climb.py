@@ -22,7 +22,7 @@ def climbed(density: Callable[[jax.Array], Any], start: jax.Array, *, steps: Any
     steps: at most. least: nats that a step must gain for another one.
     """
     loss = lambda x: -density(x)
-    optimiser = optax.lbfgs()
+    optimizer = optax.lbfgs()
     both = optax.value_and_grad_from_state(loss)
     tiny = 4 * jnp.finfo(start.dtype).eps
 
@@ -33,12 +33,12 @@ def climbed(density: Callable[[jax.Array], Any], start: jax.Array, *, steps: Any
     def step(carry):
         x, state, i, n, _, _ = carry
         value, grad = both(x, state=state)
-        update, state = optimiser.update(grad, state, x, value=value, grad=grad, value_fn=loss)
+        update, state = optimizer.update(grad, state, x, value=value, grad=grad, value_fn=loss)
         tried = state[-1].info.num_linesearch_steps.astype(jnp.int32)
         gain = value - optax.tree.get(state, "value")
         return optax.apply_updates(x, update), state, i + 1, n + tried, gain, value
 
     zero, far = jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf, start.dtype)
-    begin = start, optimiser.init(start), zero, zero, far, jnp.ones((), start.dtype)
+    begin = start, optimizer.init(start), zero, zero, far, jnp.ones((), start.dtype)
     x, _, _, n, _, _ = lax.while_loop(going, step, begin)
     return x, n

@@ -50,7 +50,7 @@ METHODS = {
 DRAWN = ("bdmc", "reverse", "bridge", "harmonic")  # they need draws of the target
 
 
-def evidence(
+def log_evidence(
     key: Key, target: Any, base: Any, *, method: str = "auto", draws: PyTree | None = None, **how: Any
 ) -> Evidence:
     """log Z = log ∫ e^{log_density} of a target, with its error, bounds, cost and guarantee.

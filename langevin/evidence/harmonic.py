@@ -3,7 +3,7 @@ r"""The harmonic mean: here to be compared with, and not to be used.
     1/Z = E_p[q/p̃],   so   log Z ≈ −log (1/S) Σ_s q(θ_s)/p̃(θ_s),      θ_s draws of the posterior p = p̃/Z,
 
 with q a normalised law; q the prior makes it the harmonic mean of the likelihood. It is consistent, but the mean lives
-on draws where p̃/q is very small, which a posterior chain never visits: the variance ∫ q²/p̃ − 1/Z is infinite for
+on draws where p̃/q is very small, which a posterior chain never callbacks: the variance ∫ q²/p̃ − 1/Z is infinite for
 almost every model, no sample size helps, and what comes out hardly depends on the prior, while Z does. It is too large
 by many nats as a rule. The standard error is given as ∞.
 

@@ -1,7 +1,7 @@
 r"""Learning an annealed bound: ladder, steps, γ, mass and base climb E log mean w, and the model may climb with them.
 
 The bound of `evidence.dais` is a target itself: a position is what is learned, an evaluation one draw of the bound and
-its gradient. So any Optax optimiser climbs it by the library's own loop. Nothing must be kept in range on the way, for
+its gradient. So any Optax optimizer climbs it by the library's own loop. Nothing must be kept in range on the way, for
 a position holds logits and logarithms:
 
     β = cumsum softmax(rises),   η = e^{log_step},   γ = σ(logit_gamma),   M = e^{log_mass},   q = N(mean, scale²).
@@ -34,7 +34,7 @@ from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
 from langevin.evidence.base import Normal
 from langevin.evidence.dais import Annealing, Memory, log_weights
 from langevin.evidence.weights import log_mean_exp
-from langevin.samplers.ascend import Ascend
+from langevin.samplers.optimize import Optimize
 from langevin.tune.warm_start import nothing
 
 PARTS = ("rises", "log_step", "logit_gamma", "mean", "log_scale")
@@ -163,7 +163,7 @@ def learned(
         position["backward"] = backward
     climb = Bound(target, held, model, particles, draws)
     starts = jax.tree.map(lambda u: jnp.asarray(u)[None], position)
-    out = run(key, Ascend(_adam(rate)), climb, starts, draws=steps, chunk=min(steps, 200), keep=nothing)
+    out = run(key, Optimize(_adam(rate)), climb, starts, draws=steps, chunk=min(steps, 200), collect=nothing)
     end = jax.tree.map(lambda u: u[0], out.states.position)
     found, q = closed(held | end["annealing"])
     return Learned(found, q, end.get("model"), np.asarray(out.info.log_density)[0], end.get("backward"))

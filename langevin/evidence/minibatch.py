@@ -111,7 +111,7 @@ def bracket(
     h: float | None = None,
     settle: float = 0.125,
 ) -> Bracket:
-    """Midpoint work forward and back; chains first stay at β = 1 for a share `settle` of the ladder."""
+    """Midpoint work forward and back; chains first stay at β = 1 for a share `mile_warmup` of the ladder."""
     k_start, k_up, k_stay, k_down = jax.random.split(key, 4)
     ready, beta = prepared(k_start, target, base, particles, control), rungs(ladder)
     mover = paced(ready, len(beta) - 1, h=h)

@@ -86,7 +86,7 @@ def pilot(
         states = _refreshed(k_refresh, states, there)
         for r, k in enumerate(keys):
             now = kernel if acceptance is None else replace(kernel, step_size=np.exp(log_h))
-            out = advance(k, now, there, states, length=5, keep=nothing)
+            out = advance(k, now, there, states, length=5, collect=nothing)
             states, n_grad = out.states, n_grad + grads_in(out.info)
             if acceptance is not None:
                 excess = (float(np.mean(out.info.acceptance)) - acceptance) / (1 - acceptance)

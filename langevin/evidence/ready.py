@@ -26,7 +26,7 @@ from langevin.evidence.base import began, examples
 from langevin.evidence.ladder import rungs
 from langevin.evidence.local import Local, local
 from langevin.evidence.work import Mover, Pace, Score, run
-from langevin.targets.variates import Variates, variates
+from langevin.targets.control_variates import ControlVariates, control_variates
 
 Control = Literal["auto", "curvature", "mode", "svrg", "none"]
 CONTROLS = ("auto", "curvature", "mode", "svrg", "none")
@@ -60,7 +60,7 @@ def prepared(key: Key, target: Any, base: Any, particles: int, control: Control 
         raise ValueError(f"evidence: control is {control!r}; it must be one of {', '.join(CONTROLS)}.")
     k_start, k_scout, k_noise = jax.random.split(key, 3)
     starts = began(k_start, base, target, particles)
-    inner = target.target if isinstance(target, Variates) else target
+    inner = target.target if isinstance(target, ControlVariates) else target
     seen = local(inner, base, jax.tree.map(lambda u: u[0], starts))
     n = examples(inner)
     ready = Prepared(inner, starts, seen, 0.0, 0, int(seen.n_eval) * n)
@@ -71,14 +71,14 @@ def prepared(key: Key, target: Any, base: Any, particles: int, control: Control 
     if control != "none":
         second = seen.hessian is not None and control in ("auto", "curvature")
         hessian = _likelihood_hessian(inner, seen) if second else None
-        ready = ready._replace(target=variates(inner, seen.mode, hessian=hessian), n_data=ready.n_data + n)
+        ready = ready._replace(target=control_variates(inner, seen.mode, hessian=hessian), n_data=ready.n_data + n)
     recentre = control == "svrg"
     if control == "auto":
         recentre, looked = _scouted(k_scout, inner, base, ready)
         ready = ready._replace(n_data=ready.n_data + looked)
     if recentre:
         every = max(RECENTRE, n // (getattr(inner, "batch", None) or n))
-        ready = ready._replace(target=variates(inner, seen.mode), recentre=every)
+        ready = ready._replace(target=control_variates(inner, seen.mode), recentre=every)
     noisy, looked = _noise(k_noise, ready.target, seen)
     return ready._replace(noise=float(noisy), n_data=ready.n_data + int(looked))
 

@@ -31,11 +31,11 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
 from langevin.core.advance import advance
-from langevin.core.metric import Dense, Diagonal
 from langevin.core.record import replace
 from langevin.core.run import begin_all
 from langevin.core.target import minibatched
 from langevin.core.types import Key, PyTree
+from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.evidence.base import began, examples
 from langevin.evidence.ladder import rungs
 from langevin.evidence.types import Evidence
@@ -219,7 +219,7 @@ def _metric(position, gain):
     d, count = tree.size(one), effective(gain)
     variance = jnp.maximum(weight @ apart**2, 1e-12)
     if d > LARGEST:
-        return Diagonal(ravel_pytree(one)[1](variance))
+        return DiagonalMetric(ravel_pytree(one)[1](variance))
     covariance = (apart * weight[:, None]).T @ apart
     kept = count / (count + d)
-    return Dense(kept * covariance + (1 - kept) * jnp.diag(variance) + 1e-9 * jnp.diag(variance))
+    return DenseMetric(kept * covariance + (1 - kept) * jnp.diag(variance) + 1e-9 * jnp.diag(variance))

@@ -181,6 +181,6 @@ def sampled(key: Key, target: Any, base: Base, ladder: Any, kernel: Any, particl
         each = replace(each, step_size=np.repeat(h.astype(beta.dtype), particles))
     kernels = PerChain(each)
     states = begin_all(k_init, kernels, path, jax.tree.map(lambda *x: np.concatenate(x), *positions))
-    out = advance(k_run, kernels, path, states, length=warmup + draws, keep=Ratio(path))
+    out = advance(k_run, kernels, path, states, length=warmup + draws, collect=Ratio(path))
     u = np.asarray(out.kept, np.float64)[:, warmup:].reshape(len(beta), particles, draws)
     return beta.astype(np.float64), u, n_grad + grads_in(out.info)

@@ -35,8 +35,8 @@ from langevin.core.record import record, static
 from langevin.core.types import Key, PyTree
 from langevin.evidence.base import examples
 from langevin.evidence.weights import added
+from langevin.targets.control_variates import full_sums
 from langevin.targets.tempered import blend
-from langevin.targets.variates import full_sums
 
 Score = Literal["midpoint", "kinetic", "two_batch"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -100,10 +99,9 @@ def _shown(kernel: Any) -> str:
 
 
 def _audit(name: str) -> dict[str, Any]:
-    """The kernel's recorded audit (`langevin audit --all`), as packaged or in the checkout."""
-    places = (resources.files("langevin.report") / "audit.json", Path(__file__).parents[2] / "docs" / "audit.json")
-    found = next((p for p in places if p.is_file()), None)
-    return json.loads(found.read_text(encoding="utf-8")).get(name.lower(), {}) if found else {}
+    """The kernel's recorded audit (`make audit-table`), which is package data."""
+    table = resources.files("langevin.audit") / "table.json"
+    return json.loads(table.read_text(encoding="utf-8")).get(name.lower(), {})
 
 
 def _chains(info: Any, followed: np.ndarray, task: str) -> dict[str, np.ndarray]:

@@ -1,5 +1,8 @@
-"""One kernel a file; the folder is the registry; files do not import one another."""
+"""One kernel a file; the folder is the registry; files do not import one another.
 
-from langevin.core.kernel import KERNELS, named
+`__init__.pyi` is generated from the files (`make stubs`).
+"""
 
-__all__ = ["KERNELS", "named"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -29,7 +29,7 @@ from langevin.core.record import nonnegative, positive
 from langevin.core.schedule import Schedule, at
 from langevin.core.target import look
 from langevin.core.types import Law, PyTree, Scalar
-from langevin.metrics.truncated import Truncated
+from langevin.dynamics.metrics.truncated import Truncated
 
 
 @kernel

@@ -19,12 +19,12 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.integrators import INTEGRATORS, Phase, integrate
 from langevin.core.kernel import begin, kernel, metropolis, report
-from langevin.core.metric import Identity, Metric, kinetic
 from langevin.core.record import nonnegative, positive
 from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
+from langevin.dynamics.integrators import INTEGRATORS, Phase, integrate
+from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
 
 
 @kernel
@@ -34,13 +34,13 @@ class GHMC:
     step_size: h of the leapfrog.
     temperature: T; the chain targets p^(1/T).
     gamma: γ in [0, 1), the share of the momentum that a step keeps.
-    metric: M⁻¹: Identity(), Diagonal(variance) or Dense(covariance).
+    metric: M⁻¹: IdentityMetric(), DiagonalMetric(variance) or DenseMetric(covariance).
     """
 
     step_size: Schedule = positive(default=1e-1)
     temperature: Schedule = positive(default=1.0)
     gamma: float = nonnegative(default=0.9)
-    metric: Metric = Identity()
+    metric: Metric = IdentityMetric()
 
     def __post_init__(self):
         if not isinstance(self.gamma, jax.Array) and not self.gamma < 1:

@@ -17,12 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.integrators import INTEGRATORS, Phase, integrate
 from langevin.core.kernel import begin, kernel, metropolis, report
-from langevin.core.metric import Identity, Metric, kinetic
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
+from langevin.dynamics.integrators import INTEGRATORS, Phase, integrate
+from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
 
 
 @kernel
@@ -32,7 +32,7 @@ class HMC:
     step_size: h of the integrator.
     temperature: T; the chain targets p^(1/T).
     jitter: relative width of the random step size.
-    metric: M⁻¹: Identity(), Diagonal(variance) or Dense(covariance).
+    metric: M⁻¹: IdentityMetric(), DiagonalMetric(variance) or DenseMetric(covariance).
     n_leapfrog: integrator steps in a trajectory.
     integrator: "verlet", "mclachlan", "omelyan" or "yoshida".
     """
@@ -40,7 +40,7 @@ class HMC:
     step_size: Schedule = positive(default=1e-1)
     temperature: Schedule = positive(default=1.0)
     jitter: float = nonnegative(default=0.1)
-    metric: Metric = Identity()
+    metric: Metric = IdentityMetric()
     n_leapfrog: int = static(default=10)
     integrator: str = static(default="verlet")
 

@@ -19,12 +19,12 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.integrators import INTEGRATORS, Phase, integrate
 from langevin.core.kernel import begin, kernel, metropolis, report
-from langevin.core.metric import Identity, Metric, kinetic
 from langevin.core.record import positive
 from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
+from langevin.dynamics.integrators import INTEGRATORS, Phase, integrate
+from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
 
 
 @kernel
@@ -33,12 +33,12 @@ class MALA:
 
     step_size: h, as in SGLD; the leapfrog step is √(2h).
     temperature: T; the chain targets p^(1/T).
-    metric: M⁻¹: Identity(), Diagonal(variance) or Dense(covariance).
+    metric: M⁻¹: IdentityMetric(), DiagonalMetric(variance) or DenseMetric(covariance).
     """
 
     step_size: Schedule = positive(default=1e-2)
     temperature: Schedule = positive(default=1.0)
-    metric: Metric = Identity()
+    metric: Metric = IdentityMetric()
 
     def init(self, key, position, target):
         return begin(key, position, target)

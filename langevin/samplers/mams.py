@@ -19,13 +19,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from langevin.core import noise
-from langevin.core.integrators import INTEGRATORS
-from langevin.core.isokinetic import Point, glide, refreshed, uniform
 from langevin.core.kernel import begin, kernel, metropolis, report
-from langevin.core.metric import Identity, Metric
 from langevin.core.record import positive, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
+from langevin.dynamics.integrators import INTEGRATORS
+from langevin.dynamics.isokinetic import Point, glide, refreshed, uniform
+from langevin.dynamics.mass import IdentityMetric, Metric
 
 LONGEST = 1 << 10  # integrator steps: a bound on n where L/ε is absurd
 
@@ -38,7 +38,7 @@ class MAMS:
     length: L, the mean length of a trajectory.
     memory: over how many L the direction is forgotten within a trajectory; None: not at all.
     temperature: T; the chain targets p^(1/T).
-    metric: Identity(), Diagonal(variance), Spiked(…) or Dense(covariance).
+    metric: IdentityMetric(), DiagonalMetric(variance), LowRankMetric(…) or DenseMetric(covariance).
     integrator: "verlet", "mclachlan", "omelyan" or "yoshida".
     """
 
@@ -46,7 +46,7 @@ class MAMS:
     length: Schedule = positive(default=1.0)
     memory: float | None = static(default=None)
     temperature: Schedule = positive(default=1.0)
-    metric: Metric = Identity()
+    metric: Metric = IdentityMetric()
     integrator: str = static(default="mclachlan")
 
     def __post_init__(self):

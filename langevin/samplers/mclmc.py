@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import jax
 
-from langevin.core.integrators import INTEGRATORS
-from langevin.core.isokinetic import Point, glide, refreshed, uniform
 from langevin.core.kernel import begin, kernel, report
-from langevin.core.metric import Identity, Metric
 from langevin.core.record import positive, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
+from langevin.dynamics.integrators import INTEGRATORS
+from langevin.dynamics.isokinetic import Point, glide, refreshed, uniform
+from langevin.dynamics.mass import IdentityMetric, Metric
 
 
 @kernel
@@ -32,14 +32,14 @@ class MCLMC:
     step_size: ε, a length in θ (in φ if there is a metric).
     length: L, over which the direction is forgotten.
     temperature: T; the chain targets p^(1/T).
-    metric: Identity(), Diagonal(variance), Spiked(…) or Dense(covariance).
+    metric: IdentityMetric(), DiagonalMetric(variance), LowRankMetric(…) or DenseMetric(covariance).
     integrator: "verlet", "mclachlan", "omelyan" or "yoshida".
     """
 
     step_size: Schedule = positive(default=0.1)
     length: Schedule = positive(default=1.0)
     temperature: Schedule = positive(default=1.0)
-    metric: Metric = Identity()
+    metric: Metric = IdentityMetric()
     integrator: str = static(default="mclachlan")
 
     def __post_init__(self):

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from langevin.core.kernel import kernel
 from langevin.core.record import nonnegative, static
-from langevin.core.riemann import Riemann
-from langevin.metrics.lowrank import LowRank
+from langevin.dynamics.metrics.monge import MongeMetric
+from langevin.dynamics.riemann import Riemann
 
 
 @kernel
@@ -34,5 +34,5 @@ class Monge(Riemann):
     decay: float = static(default=0.0)
 
     @property
-    def metric(self) -> LowRank:
-        return LowRank(self.alpha, self.decay)
+    def metric(self) -> MongeMetric:
+        return MongeMetric(self.alpha, self.decay)

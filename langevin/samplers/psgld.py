@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 from langevin.core.kernel import kernel
 from langevin.core.record import positive, static
-from langevin.core.riemann import Riemann
-from langevin.metrics.diagonal import RMS
+from langevin.dynamics.metrics.diagonal import RMS
+from langevin.dynamics.riemann import Riemann
 
 
 @kernel

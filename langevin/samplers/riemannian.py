@@ -2,9 +2,9 @@ r"""Langevin dynamics in any metric.
 
     θ' = θ + h (D ĝ + T Γ) + √(2Th) √D ξ,
 
-D from `langevin.metrics`, one small file each: RMS (diagonal), Block (one number a leaf), Position (of θ alone),
-LowRank, Kronecker, Windowed (frozen, one window late), Fixed; or a record of your own with the same methods. The law
-is p^(1/T), bias O(h), with any correction that is right for the metric; `core.riemann` has the derivation of each.
+D is a metric of `langevin.dynamics`: RMS (diagonal), Block (one number a leaf), Position (of θ alone), MongeMetric,
+Kronecker, Windowed (frozen, one window late), Fixed; or a record of your own with the same methods. The law is p^(1/T),
+bias O(h), with any correction that is right for the metric; `dynamics.riemann` has the derivation of each.
 
 References
 ----------
@@ -17,15 +17,15 @@ from __future__ import annotations
 from typing import Any
 
 from langevin.core.kernel import kernel
-from langevin.core.riemann import Riemann
-from langevin.metrics.diagonal import RMS
+from langevin.dynamics.metrics.diagonal import RMS
+from langevin.dynamics.riemann import Riemann
 
 
 @kernel
 class Riemannian(Riemann):
     """Langevin dynamics in a metric of your choice.
 
-    metric: a record from `langevin.metrics`.
+    metric: a record from `langevin.dynamics.metrics`.
     """
 
     metric: Any = RMS()

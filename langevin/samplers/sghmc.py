@@ -27,9 +27,9 @@ import jax.numpy as jnp
 from langevin.core import noise, tree
 from langevin.core.kernel import kernel
 from langevin.core.noise import Noise
-from langevin.core.recipe import Recipe
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
+from langevin.dynamics.recipe import Recipe
 
 
 @kernel

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from langevin.core.kernel import kernel
 from langevin.core.noise import Noise
-from langevin.core.recipe import Recipe
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule
+from langevin.dynamics.recipe import Recipe
 
 
 @kernel

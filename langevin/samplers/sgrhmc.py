@@ -18,7 +18,7 @@ v/δ at the same batch. "none" drops Γ: in one dimension the momentum then lack
 S′/S), whose law is p^(1/T)/S; in more dimensions S_i depends on all of θ through g_i and the law has no closed form.
 
 On a mini-batched target the metric looks at a batch of its own (`metric_batch` of the drift's, the same batch at both
-points). Averaged over it, the dynamics is the recipe with D = E[Ŝ²], Q from E[Ŝ] and Γ = ∇·E[Ŝ], whose law is p^(1/T)
+points). EMA over it, the dynamics is the recipe with D = E[Ŝ²], Q from E[Ŝ] and Γ = ∇·E[Ŝ], whose law is p^(1/T)
 for any batch size; with the drift's batch E[Ŝ ĝ] ≠ E[Ŝ] E[ĝ] would stay as h → 0. The metrics of the
 paper are others; this one, and the estimates of Γ, are choices made here.
 
@@ -37,13 +37,14 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from langevin.core import divergence, noise, tree
+from langevin.core import noise, tree
 from langevin.core.kernel import begin, kernel, report, warn_once
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.target import look, minibatched
 from langevin.core.types import Law
+from langevin.dynamics import divergence
 
 Correction = Literal["none", "exact", "hutchinson", "rfd"]
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from langevin.core.kernel import kernel
 from langevin.core.record import positive, static
-from langevin.core.riemann import Riemann
-from langevin.metrics.kronecker import Kronecker
+from langevin.dynamics.metrics.kronecker import Kronecker
+from langevin.dynamics.riemann import Riemann
 
 
 @kernel

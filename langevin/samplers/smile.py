@@ -43,14 +43,14 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.integrators import INTEGRATORS
-from langevin.core.isokinetic import Point, dimension, force_of, glide, kick, moved, uniform
 from langevin.core.kernel import begin, kernel, report, warn_once
-from langevin.core.metric import Diagonal, Identity, Metric, Spiked
 from langevin.core.record import nonnegative, positive, record, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.target import look
 from langevin.core.types import Law
+from langevin.dynamics.integrators import INTEGRATORS
+from langevin.dynamics.isokinetic import Point, dimension, force_of, glide, kick, moved, uniform
+from langevin.dynamics.mass import DiagonalMetric, IdentityMetric, LowRankMetric, Metric
 
 HOT = 1.9  # the largest kick whose heat can be taken back: 2 artanh(δ/2) ends at 2
 
@@ -91,9 +91,9 @@ class SMILE:
     step_size: ε, a length in φ.
     length: L, over which direction is forgotten at the latest; inf: by the batches' noise alone.
     temperature: T; the chain targets p^(1/T).
-    metric: S, with θ = Sφ: Identity(), Diagonal(variance) or Spiked(…).
+    metric: S, with θ = Sφ: IdentityMetric(), DiagonalMetric(variance) or LowRankMetric(…).
     gradient_noise: variance of every coordinate of Sᵀĝ off the spikes, a flat vector or a number; 0: none known.
-    spikes: variance of Sᵀĝ along each of the spikes of a Spiked metric, a vector or a number.
+    spikes: variance of Sᵀĝ along each of the spikes of a LowRankMetric metric, a vector or a number.
     level: the variance that noise is filled up to, at least.
     fall: the largest fall of log density allowed in one step.
     cool: whether the heat of finite kicks is taken back.
@@ -104,7 +104,7 @@ class SMILE:
     step_size: Schedule = positive(default=0.01)
     length: float = positive(default=1.0)
     temperature: Schedule = positive(default=1.0)
-    metric: Metric = Identity()
+    metric: Metric = IdentityMetric()
     gradient_noise: Any = 0.0
     spikes: Any = 0.0
     level: float = nonnegative(default=0.0)
@@ -162,7 +162,7 @@ class SMILE:
         d = velocity.size
         v = jnp.maximum(self.level / T**2, 2 * (d - 1) / (h * self.length))
         missing = lambda has: jnp.sqrt(jnp.maximum(v - has / T**2, 0.0))
-        if not isinstance(self.metric, Spiked):
+        if not isinstance(self.metric, LowRankMetric):
             return missing(self.gradient_noise) * noise.like(key, velocity)
         k_rest, k_spikes = jax.random.split(key)
         U = self.metric.vectors
@@ -176,7 +176,7 @@ class SMILE:
         batch, feed = target.draw(key, state.feed)
         past, tuner, T = state.memory, self.tuner, at(self.temperature, state.count)
         scale = _scaled(past.sd) if tuner.scaled else jax.tree.map(jnp.ones_like, past.sd)
-        metric = Diagonal(jax.tree.map(lambda q: q**-2, scale))
+        metric = DiagonalMetric(jax.tree.map(lambda q: q**-2, scale))
         evaluate = lambda position: _clipped(target.evaluate(batch, position))
         # the gradient is kept as it was scaled when it was found
         before = state.eval._replace(grad=tree.mul(scale, state.eval.grad))

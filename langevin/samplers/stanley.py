@@ -46,11 +46,11 @@ import numpy as np
 from langevin.core import noise, tree
 from langevin.core.kernel import kernel, metropolis, report, warn_once
 from langevin.core.record import positive, record, static
-from langevin.core.riemann import Correction, Riemann
 from langevin.core.schedule import at
 from langevin.core.target import Exact, look, minibatched
 from langevin.core.types import Law
-from langevin.metrics.truncated import Form, Per, Truncated, check
+from langevin.dynamics.metrics.truncated import Form, Per, Truncated, check
+from langevin.dynamics.riemann import Correction, Riemann
 
 OWN = ("metropolis", "weights")  # what core.riemann does not have
 CORRECTIONS = tuple(c for c in (*OWN, *get_args(Correction)) if c != "auto")

@@ -27,12 +27,12 @@ import jax.numpy as jnp
 
 from langevin.core import tree
 from langevin.core.kernel import begin, kernel, metropolis, report
-from langevin.core.metric import Identity, Metric, kinetic
 from langevin.core.record import positive
 from langevin.core.schedule import Schedule, at
 from langevin.core.target import look
 from langevin.core.types import Law
-from langevin.metrics.truncated import Truncated
+from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
+from langevin.dynamics.metrics.truncated import Truncated
 
 
 @kernel
@@ -42,13 +42,13 @@ class TMALA:
     step_size: h, as in SGLD and MALA.
     temperature: T; the chain targets p^(1/T).
     bound: δ, the longest drift before h.
-    metric: M⁻¹: Identity(), Diagonal(variance) or Dense(covariance).
+    metric: M⁻¹: IdentityMetric(), DiagonalMetric(variance) or DenseMetric(covariance).
     """
 
     step_size: Schedule = positive(default=1e-2)
     temperature: Schedule = positive(default=1.0)
     bound: float = positive(default=1000.0)
-    metric: Metric = Identity()
+    metric: Metric = IdentityMetric()
 
     def init(self, key, position, target):
         return begin(key, position, target)

@@ -1,9 +1,9 @@
-r"""Training as a target: minus a mean loss over examples and over random numbers, to be climbed by `Ascend`.
+r"""Training as a target: minus a mean loss over examples and over random numbers, to be climbed by `Optimize`.
 
     log density(θ) = −1/N Σ_i E_ω l(θ, x_i, ω),      estimate: a mini-batch, and one ω of every example in it.
 
-It is a mean and not a sum, as optimisers and their clipping expect. Everything that trains by a loss is a run of
-`Ascend` on one of these, so checkpoints, progress, many starts and many devices come with the loop.
+It is a mean and not a sum, as optimizers and their clipping expect. Everything that trains by a loss is a run of
+`Optimize` on one of these, so checkpoints, progress, many starts and many devices come with the loop.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ variance of the prior, and λ_j, U_j the top k eigenpairs of the Fisher matrix
 With κ = 1 and all directions S Sᵀ is the covariance of the Laplace approximation. A trained network's neighbourhood is
 narrow and bends, so that this is far too short a scale for where the chain is going; κ > 1 shortens only what is
 stiffer than κ times the prior, and less. Directions are found by subspace iteration on `examples` examples drawn anew,
-beginning from those of the Spiked metric that the kernel has, if it has one.
+beginning from those of the LowRankMetric metric that the kernel has, if it has one.
 
 References
 ----------
@@ -27,11 +27,11 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from langevin.core import place, tree
+from langevin.core import sharding, tree
 from langevin.core.advance import MAPPED, chains_of
 from langevin.core.kernel import PerChain, replace, spread
-from langevin.core.metric import Spiked
 from langevin.core.types import Key, State
+from langevin.dynamics.mass import LowRankMetric
 from langevin.tune.trajectory import needs
 
 TURNS = 3  # of the subspace iteration from nowhere; one is enough from the last round's directions
@@ -48,7 +48,7 @@ def fisher(
     examples: int = 256,
     damping: float = 1000.0,
 ) -> tuple[PerChain, State]:
-    """The kernel with every chain's own Spiked metric, and the states unchanged. It may be a PerChain already."""
+    """The kernel with every chain's own LowRankMetric, and the states unchanged. It may be a PerChain already."""
     needs("fisher", kernel.kernel if isinstance(kernel, PerChain) else kernel, ("metric",))
     chains = chains_of(states)
     d = tree.size(states.position) // chains
@@ -56,12 +56,12 @@ def fisher(
         kernel = PerChain(spread(kernel, chains))
     rank = min(rank, d - 1, examples - 1)
     before = kernel.kernel.metric
-    known = isinstance(before, Spiked) and before.vectors.shape == (chains, d, rank)
+    known = isinstance(before, LowRankMetric) and before.vectors.shape == (chains, d, rank)
     vectors, turns = (before.vectors, 1) if known else (_anywhere(chains, d, rank), TURNS)
     # on one device: XLA's CPU client may wait for itself where several decompose matrices in one program
-    here = place.gathered((key, target, states, np.float32(damping), vectors, np.int32(turns)))
+    here = sharding.gathered((key, target, states, np.float32(damping), vectors, np.int32(turns)))
     metric = spiked(*here, examples=examples)
-    return PerChain(replace(kernel.kernel, metric=place.beside(metric, states))), states
+    return PerChain(replace(kernel.kernel, metric=sharding.beside(metric, states))), states
 
 
 def _anywhere(chains: int, d: int, rank: int) -> np.ndarray:
@@ -71,7 +71,7 @@ def _anywhere(chains: int, d: int, rank: int) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames="examples")
-def spiked(key: Key, target: Any, states: State, damping, vectors, turns, *, examples: int) -> Spiked:
+def spiked(key: Key, target: Any, states: State, damping, vectors, turns, *, examples: int) -> LowRankMetric:
     """The metric of every chain from that many turns of subspace iteration on directions (chain, d, k)."""
 
     def one(key, state, U):
@@ -85,7 +85,7 @@ def spiked(key: Key, target: Any, states: State, damping, vectors, turns, *, exa
         y = x @ U
         values, turn = jnp.linalg.eigh(y.T @ y)
         stretch = lax.rsqrt(1 + jnp.maximum(values, 0.0) / damping)
-        return Spiked(unravel(tau), U @ turn, stretch)
+        return LowRankMetric(unravel(tau), U @ turn, stretch)
 
     return jax.vmap(one, (0, MAPPED, 0))(jax.random.split(key, chains_of(states)), states, vectors)
 

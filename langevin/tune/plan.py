@@ -3,7 +3,7 @@ r"""Plans: warm start, tuning, kernel and lengths as one named choice, from fres
 A plan trains every member by Adam on the log posterior (mini-batches, cosine decay), tunes each where it came to rest,
 and samples; members are the chains, spread over as many devices as divide their number. `PLANS` has
 
-    mile     MCLMC on all data, in a metric of the stiffest directions (`tune.settle`): the choice up to some ten
+    mile     MCLMC on all data, in a metric of the stiffest directions (`tune.mile_warmup`): the choice up to some ten
              thousand rows.
     smile    SMILE on mini-batches whose noise is whitened and completed (`tune.whiten`).
 
@@ -25,7 +25,7 @@ import jax
 import numpy as np
 import optax
 
-from langevin.core import place
+from langevin.core import sharding
 from langevin.core.advance import chains_of
 from langevin.core.kernel import PerChain
 from langevin.core.posterior import Posterior, sample
@@ -34,7 +34,7 @@ from langevin.core.run import begin_all
 from langevin.core.types import Key, PyTree, State
 from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.smile import SMILE
-from langevin.tune.settle import settle
+from langevin.tune.mile_warmup import mile_warmup
 from langevin.tune.warm_start import warm_start
 from langevin.tune.whiten import whiten
 
@@ -64,36 +64,38 @@ class Plan:
     warmup: int = static(default=0)
     thin: int = static(default=8)
 
-    def __call__(self, key: Key, target: Any, starts: PyTree, *, visits: tuple = ()) -> Posterior:
+    def __call__(self, key: Key, target: Any, starts: PyTree, *, callbacks: tuple = ()) -> Posterior:
         """The posterior of a target with data (`Bayes`) from starts (chain, …)."""
         k_train, k_sample = jax.random.clone(key), key
-        return self.sampled(k_sample, target, self.trained(k_train, target, starts, visits=visits), visits=visits)
+        return self.sampled(
+            k_sample, target, self.trained(k_train, target, starts, callbacks=callbacks), callbacks=callbacks
+        )
 
-    def trained(self, key: Key, target: Any, starts: PyTree, *, score: Any = None, visits: tuple = ()) -> PyTree:
+    def trained(self, key: Key, target: Any, starts: PyTree, *, score: Any = None, callbacks: tuple = ()) -> PyTree:
         """The warm start: an ensemble of modes, each where `score` of it was best if there is one.
 
         One key serves this and `sampled`: each takes its own part of it.
         """
-        starts, target = place.shared(starts, target)
+        starts, target = sharding.shared(starts, target)
         small = replace(target, batch=min(self.ascent_batch, target.n), order="epoch")
         chunk = max(self.ascent // (8 if score is None else 40), 1)
-        how = dict(steps=self.ascent, optimiser=_adam(float(self.rate), self.ascent), score=score, chunk=chunk)
-        return warm_start(jax.random.split(key, 4)[0], small, starts, visits=visits, **how)
+        how = dict(steps=self.ascent, optimizer=_adam(float(self.rate), self.ascent), score=score, chunk=chunk)
+        return warm_start(jax.random.split(key, 4)[0], small, starts, callbacks=callbacks, **how)
 
-    def sampled(self, key: Key, target: Any, trained: PyTree, *, visits: tuple = ()) -> Posterior:
+    def sampled(self, key: Key, target: Any, trained: PyTree, *, callbacks: tuple = ()) -> Posterior:
         """The posterior from trained positions."""
         _, k_begin, k_tune, k_run = jax.random.split(key, 4)
-        trained, target = place.shared(trained, target)
+        trained, target = sharding.shared(trained, target)
         target = self.sampling(target)
         kernel, states = self.kernel, begin_all(k_begin, self.kernel, target, trained)
         if self.tune is not None:
             kernel, states = self.tune(k_tune, kernel, target, states)
         how = dict(draws=self.draws, warmup=self.warmup, thin=self.thin, chunk=max(self.draws // 4, 1))
-        return sample(k_run, kernel, target, states, visits=visits, **how)
+        return sample(k_run, kernel, target, states, callbacks=callbacks, **how)
 
-    def more(self, key: Key, target: Any, posterior: Posterior, draws: int, *, visits: tuple = ()) -> Posterior:
+    def more(self, key: Key, target: Any, posterior: Posterior, draws: int, *, callbacks: tuple = ()) -> Posterior:
         """What `sampled` gave with this key, `draws` draws longer: as if it had not stopped."""
-        how = dict(thin=self.thin, chunk=max(self.draws // 4, 1), visits=visits)
+        how = dict(thin=self.thin, chunk=max(self.draws // 4, 1), callbacks=callbacks)
         return posterior.more(jax.random.split(key, 4)[3], self.sampling(target), draws, **how)
 
     def sampling(self, target: Any) -> Any:
@@ -121,6 +123,6 @@ def _held(tune: Callable, fields: tuple, key: Key, kernel: Any, target: Any, sta
 
 
 PLANS = {
-    "mile": Plan(MCLMC(0.05, length=25.0, integrator="verlet"), settle),
+    "mile": Plan(MCLMC(0.05, length=25.0, integrator="verlet"), mile_warmup),
     "smile": Plan(SMILE(0.05), partial(whiten, damping=1000.0), batch=256, thin=64),
 }

@@ -26,11 +26,11 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
-from langevin.core.integrators import INTEGRATORS
-from langevin.core.isokinetic import Point, force_of, glide, kick, moved, uniform
 from langevin.core.kernel import report
 from langevin.core.record import record
 from langevin.core.types import Eval, Law, State
+from langevin.dynamics.integrators import INTEGRATORS
+from langevin.dynamics.isokinetic import Point, force_of, glide, kick, moved, uniform
 from langevin.samplers.smile import SMILE, cooled
 
 PROBE = 4  # steps from one probe to the next

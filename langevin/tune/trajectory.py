@@ -9,7 +9,7 @@ autocorrelations are those within chains, so that chains in different modes do n
 the way, and the effective sample size (ESS, `core.moments.effective`) is that of at most 2,000 coordinates, chosen at
 random by the key, at most 500 times a chain. Coordinates that never change are left out.
 
-`adjusted` tunes MAMS in three stretches, of a quarter, a quarter and half of the steps. In each ε seeks the acceptance
+`tune_mams` tunes MAMS in three stretches, of a quarter, a quarter and half of the steps. In each ε seeks the acceptance
 rate by dual averaging; from the second half of the first come the variances and with them the first L, from the second
 half of the second comes the second L. By then ε hardly moves.
 
@@ -32,11 +32,11 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
 from langevin.core.advance import MAPPED, advance, chains_of
-from langevin.core.integrators import INTEGRATORS
 from langevin.core.kernel import replace
 from langevin.core.moments import effective
 from langevin.core.record import is_record, record
 from langevin.core.types import Key, Law, PyTree, State
+from langevin.dynamics.integrators import INTEGRATORS
 from langevin.tune.dual_averaging import Seeking
 
 KEPT = 500  # positions a chain from which autocorrelations are found
@@ -125,7 +125,7 @@ def watched(key: Key, kernel, target, states: State, keep: Chosen, *, steps: int
     """
     watching, (length, thin) = Watching(kernel), at
     states = jax.vmap(watching.adopt, (MAPPED,), MAPPED)(states)
-    go = partial(advance, length=length, thin=thin, keep=keep)
+    go = partial(advance, length=length, thin=thin, collect=keep)
     left, n = max(1, round(steps / thin)), 0
     while left > 0:
         n = min(left, length)
@@ -169,7 +169,7 @@ def needs(name: str, kernel: Any, fields: tuple[str, ...]) -> None:
             raise TypeError(f"{name}: {field} is a schedule; give it a number to start from.")
 
 
-def adjusted(
+def tune_mams(
     key: Key,
     kernel: Any,
     target: Any,

@@ -1,6 +1,6 @@
 r"""Positions to start chains from: an ascent from every start, stopped early on a held-out score.
 
-Each chain climbs the target by an Optax optimiser; after every chunk `score` (a held-out log likelihood, larger is
+Each chain climbs the target by an Optax optimizer; after every chunk `score` (a held-out log likelihood, larger is
 better) is evaluated and each chain keeps its best position. The ascent ends when no chain has improved for
 `patience` chunks. The result is a deep ensemble, the default start of every network sampler here.
 
@@ -23,7 +23,7 @@ from jax import lax
 from langevin.core.record import as_record, record, static
 from langevin.core.run import run
 from langevin.core.types import Key, PyTree, State
-from langevin.samplers.ascend import Ascend
+from langevin.samplers.optimize import Optimize
 
 ADAMW = optax.adamw(1e-3, weight_decay=0.0)
 
@@ -99,24 +99,24 @@ def warm_start(
     positions: PyTree,
     *,
     steps: int = 5000,
-    optimiser: optax.GradientTransformation = ADAMW,
+    optimizer: optax.GradientTransformation = ADAMW,
     score: Callable[[PyTree], jax.Array] | None = None,
     patience: int = 10,
     chunk: int = 100,
-    visits: tuple = (),
+    callbacks: tuple = (),
 ) -> PyTree:
     """Positions (chain, …) after an ascent of at most `steps` steps from each start."""
     best, last = Best(score, patience), Last()
     run(
         key,
-        Ascend(optimiser),
+        Optimize(optimizer),
         target,
         positions,
         draws=steps,
         chunk=chunk,
-        keep=nothing,
-        visits=(best, last, *visits),
+        collect=nothing,
+        callbacks=(best, last, *callbacks),
     )
-    if last.done < steps and best.stale < patience and not visits:
+    if last.done < steps and best.stale < patience and not callbacks:
         raise KeyboardInterrupt("warm_start: interrupted; nothing was sampled.")
     return best.positions

@@ -38,8 +38,8 @@ from jax.flatten_util import ravel_pytree
 from langevin.core import tree
 from langevin.core.advance import MAPPED, advance, chains_of
 from langevin.core.kernel import PerChain, replace
-from langevin.core.metric import Spiked
 from langevin.core.types import Key, PyTree, State
+from langevin.dynamics.mass import LowRankMetric
 from langevin.samplers.smile import SMILE
 from langevin.tune.fisher import precision
 from langevin.tune.probing import Probing, apart, halved
@@ -90,7 +90,7 @@ def whiten(
         wanted = begin + (end - begin) * min(i / max(rounds - 1, 1), 1.0)
         probing = replace(probing, variance=jnp.full(chains_of(states), wanted))
         n = each if i < rounds else last
-        out = advance(k, PerChain(probing), target, states, length=max(each, last), n=np.int32(n), keep=nothing)
+        out = advance(k, PerChain(probing), target, states, length=max(each, last), n=np.int32(n), collect=nothing)
         states = out.states
         if watch is not None:
             watch(_told(states, n))
@@ -153,7 +153,7 @@ def _with(kernel, D, U, values, square, share, position):
     stretch = jnp.minimum(1.0, jax.lax.rsqrt(jnp.maximum(values, 1e-12)))
     # off the spikes R is P diag(rest) P, P = I − UUᵀ, which has less on its diagonal than `rest`
     rest = jnp.maximum(square - (U**2) @ values, 0.0) / jnp.maximum(1 - jnp.sum(U**2, axis=1), 1e-3)
-    metric = Spiked(ravel_pytree(position)[1](D), U, stretch)
+    metric = LowRankMetric(ravel_pytree(position)[1](D), U, stretch)
     noise = dict(gradient_noise=rest / share, spikes=values * stretch**2 / share, level=1.0 / share)
     like = jax.tree.map(jnp.asarray, kernel)
     return replace(like, metric=metric, **noise)
@@ -164,7 +164,7 @@ def _scale(square, precision):
     return jax.lax.rsqrt(jnp.maximum(total, 1e-6 * jnp.mean(total)))
 
 
-def _size(metric: Spiked):
+def _size(metric: LowRankMetric):
     return jnp.sqrt(tree.dot(metric.scale, metric.scale))
 
 

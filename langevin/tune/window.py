@@ -24,8 +24,8 @@ import numpy as np
 from langevin.core import tree
 from langevin.core.advance import MAPPED
 from langevin.core.kernel import PerChain, refresh, replace, spread
-from langevin.core.metric import Dense, Diagonal
 from langevin.core.types import Key, State
+from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.samplers.blackjax import NUTS
 from langevin.tune.dual_averaging import seek
 
@@ -69,7 +69,7 @@ def lengths(steps: int) -> list[int]:
 
 def _unit(positions, dense: bool):
     one = jax.tree.map(lambda u: u[0], positions)
-    return Dense(jnp.eye(tree.size(one))) if dense else Diagonal(jax.tree.map(jnp.ones_like, one))
+    return DenseMetric(jnp.eye(tree.size(one))) if dense else DiagonalMetric(jax.tree.map(jnp.ones_like, one))
 
 
 def _metric(kept, dense: bool):
@@ -79,8 +79,8 @@ def _metric(kept, dense: bool):
     if dense:
         flat = np.concatenate([u.reshape(n, -1) for u in jax.tree.leaves(kept)], axis=1)
         cov = np.atleast_2d(np.cov(flat, rowvar=False))
-        return Dense(jnp.asarray(keep * cov + small * np.eye(len(cov)), jnp.float32))
-    return Diagonal(jax.tree.map(lambda u: jnp.asarray(keep * u.var(axis=(0, 1), ddof=1) + small), kept))
+        return DenseMetric(jnp.asarray(keep * cov + small * np.eye(len(cov)), jnp.float32))
+    return DiagonalMetric(jax.tree.map(lambda u: jnp.asarray(keep * u.var(axis=(0, 1), ddof=1) + small), kept))
 
 
 def _nuts(key, kernel, target, states, acceptance, steps, dense):

@@ -1,0 +1,1 @@
+"""The laboratory: experiments (`langevin reproduce`), benchmarks (`langevin bench`), their oracles and weights."""

@@ -1,1 +1,0 @@
-"""Networks (Equinox) and what is made of them."""

@@ -1,1 +1,0 @@
-"""Diffusion models: forward processes, losses, samplers, likelihoods, guidance, and critically-damped Langevin."""
