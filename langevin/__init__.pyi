@@ -20,7 +20,7 @@ from .convert.equinox import from_equinox as from_equinox
 from .convert.flax import from_flax as from_flax
 from .convert.torch import from_torch as from_torch
 from .core.callbacks import EarlyStop as EarlyStop
-from .core.callbacks import Progress as Progress
+from .core.callbacks import ProgressBar as ProgressBar
 from .core.noise import key as key
 from .core.posterior import Posterior as Posterior
 from .core.posterior import sample as sample
@@ -81,7 +81,7 @@ __all__ = [
     "PSGLD",
     "Plan",
     "Posterior",
-    "Progress",
+    "ProgressBar",
     "ReplicaExchange",
     "SGHMC",
     "SGLD",

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, report
+from langevin.core.kernel import Kernel, begin, report
 from langevin.core.record import positive, record, static
 from langevin.core.types import Law
 from langevin.dynamics.recipe import Recipe
@@ -89,7 +89,7 @@ class Stuck:
 
 
 @record
-class Weighted:
+class Weighted(Kernel):
     """Exact draws of N(0, 2) with importance weights, in pairs of which the second is never collected."""
 
     step_size: Any = positive(default=0.1)

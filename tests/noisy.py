@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core.record import record
+from langevin.core.target import Derived
 from langevin.core.types import Eval
 
 FREQUENCIES = 40.0 + 7.3 * jnp.arange(12.0) ** 1.1
 
 
 @record
-class Noisy:
+class Noisy(Derived):
     """log p̂(x) = log p(x) + slope·⟨n, x⟩ + rough·f(x), ĝ(x) = g(x) + slope·n, n ~ N(0, I).
 
     f is a Gaussian field of unit variance, nearly uncorrelated between positions a tenth apart; ĝ leaves it out.
@@ -31,9 +32,6 @@ class Noisy:
 
     def log_density(self, position):
         return self.target.log_density(position)
-
-    def start(self, key):
-        return ()
 
     def draw(self, key, feed, *, fraction=1.0):
         # the second of each is what the halves differ by

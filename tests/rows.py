@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from langevin.baselines.adam_sgld import AdamSGLD
 from langevin.baselines.msgld import MSGLD
 from langevin.baselines.noise_scaled import NoiseScaled
+from langevin.baselines.published_smile import PublishedSMILE
 from langevin.core.record import record
 from langevin.dynamics.metrics.block import Block
 from langevin.dynamics.metrics.position import Position
@@ -84,8 +85,8 @@ ROWS = {
     "underdamped-obabo": Row(Underdamped(step_size=0.3, friction=2.0, scheme="OBABO"), fast="none"),
     "underdamped-aboba": Row(Underdamped(step_size=0.3, friction=2.0, scheme="ABOBA"), fast="none"),
     "underdamped-baoa": Row(Underdamped(step_size=0.3, friction=2.0, scheme="BAOA"), fast="law"),
-    "friction": Row(AdaptiveFriction(step_size=0.3, friction=1.0, floor=1.0)),
-    "friction-steep": Row(AdaptiveFriction(step_size=0.3, friction=3.0, floor=0.3), fast="none"),
+    "adaptivefriction": Row(AdaptiveFriction(step_size=0.3, friction=1.0, floor=1.0)),
+    "adaptivefriction-steep": Row(AdaptiveFriction(step_size=0.3, friction=3.0, floor=0.3), fast="none"),
     "sgrhmc": Row(SGRHMC(step_size=0.15)),
     "sgrhmc-hutchinson": Row(SGRHMC(step_size=0.15, correction="hutchinson"), fast="none"),
     "sgrhmc-exact": Row(SGRHMC(step_size=0.15, correction="exact"), fast="none"),
@@ -120,11 +121,11 @@ ROWS = {
     "noisescaled-toy": Row(
         quietly(NoiseScaled, step_size=0.025, per="coordinate", variant="toy"), thin=48, fast="none"
     ),
-    "jackknife": Row(EnsembleSGLD(step_size=0.05), thin=24),
+    "ensemblesgld": Row(EnsembleSGLD(step_size=0.05), thin=24),
     "samadams": Row(SamAdams(step_size=0.2, friction=2.0)),
     "csgld": Row(CSGLD(step_size=0.04, **CONTOUR), thin=20),
-    "replica": Row(ReplicaExchange(SGLD(step_size=0.05), temperatures=(1.0, 2.0), every=2), thin=24),
-    "replica-ladder": Row(
+    "replicaexchange": Row(ReplicaExchange(SGLD(step_size=0.05), temperatures=(1.0, 2.0), every=2), thin=24),
+    "replicaexchange-ladder": Row(
         ReplicaExchange(Underdamped(step_size=0.4, friction=2.0), temperatures=(1.0, 1.6, 2.5, 4.0), every=3),
         fast="none",
     ),
@@ -139,15 +140,15 @@ ROWS = {
     "mams": Row(MAMS(step_size=2.0, length=4.0), thin=4),
     "mams-memory": Row(MAMS(step_size=2.0, length=4.0, memory=1.0), thin=4, fast="none"),
     "smile": Row(SMILE(step_size=0.5, length=2.0)),
-    "smile-published": Row(
-        quietly(SMILE, step_size=0.1, variant="published"),
+    "publishedsmile": Row(
+        quietly(PublishedSMILE, step_size=0.1),
         skip="no law is known for it, and its step size drifts without end: test_smile.py",
     ),
     "thin": Row(Thin(SGLD(step_size=0.05), n=4), thin=6, fast="none"),
-    "averaged": Row(EMA(SGLD(step_size=0.05)), thin=24, fast="none"),
+    "ema": Row(EMA(SGLD(step_size=0.05)), thin=24, fast="none"),
     "guard": Row(Guard(SGLD(step_size=0.05)), thin=24),
     "nuts": Row(NUTS(step_size=0.4, max_doublings=4), thin=2, fast="none"),
     "blackjax-mala": Row(BlackJAX("mala", {"step_size": 0.1}), fast="none"),
     "cyclical": Row(Cyclical(SGLD(step_size=0.05), period=64), skip="its law is per cycle: test_cyclical.py"),
-    "ascend": Row(Optimize(), skip="it samples no law: test_tune.py looks for the mode"),
+    "optimize": Row(Optimize(), skip="it samples no law: test_tune.py looks for the mode"),
 }

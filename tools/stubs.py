@@ -19,7 +19,7 @@ TOP = {
     "core.target": ["Density"],
     "core.run": ["run"],
     "core.posterior": ["Posterior", "sample"],
-    "core.callbacks": ["EarlyStop", "Progress"],
+    "core.callbacks": ["EarlyStop", "ProgressBar"],
     "core.sharding": ["mesh"],
     "targets.bayes": ["Bayes"],
     "targets.tempered": ["Tempered"],

@@ -47,7 +47,7 @@ def examine(key, kernel, law: Law | None, trial: Trial, budget: Budget) -> Findi
             return Finding(trial.name, "skipped", "it has no temperature", trial.temperature)
         kernel = with_field(kernel, "temperature", trial.temperature)
         law = kernel.law() if law else None
-    if trial.minibatched and kind == "exact":
+    if trial.stochastic and kind == "exact":
         return Finding(trial.name, "skipped", "it claims to be exact on exact targets only")
     if trial.step_size is not None:
         if kind == "exact" or momentum(kernel, trial) or holder(kernel, "step_size") is None:
@@ -111,7 +111,7 @@ def _examined(key, kernel, law, trial: Trial, budget: Budget) -> Finding:
 def _followed(key, kernel, law, trial: Trial, budget, whole: Measured, found: Finding, claim, log_tilt) -> Finding:
     """The limit h → 0, with an appeal to h/4."""
     kind = law.kind if law else "none"
-    order = 1.0 if trial.minibatched or kind in ("none", "wrong") else max(law.order, 1.0)
+    order = 1.0 if trial.stochastic or kind in ("none", "wrong") else max(law.order, 1.0)
     reference, runs = claim or trial.expected, [whole]
     for finer, k in zip((2, 4), jax.random.split(key), strict=True):
         run = measure(k, divided(kernel, finer), trial, budget, log_tilt=log_tilt, finer=finer, like=whole)
@@ -151,7 +151,7 @@ def _ratios(trial: Trial, mean: np.ndarray) -> dict[str, float]:
 
 def _claimed(law: Law, trial: Trial) -> tuple[Expected | None, np.ndarray | None]:
     """What a wrong law says of the statistics, and the log weights of the trial's draws under it; None if it cannot."""
-    if law.density is None or trial.minibatched:
+    if law.density is None or trial.stochastic:
         return None, None
     positions, log_weight = trial.draws()
     try:

@@ -1,7 +1,7 @@
 """Who is audited: our kernels by name, a user's `module:Kernel` or `file.py:Kernel`, and BlackJAX's by `blackjax:name`.
 
-AUDITED has the setting of every registered kernel that suits the trials (their steepest direction has scale 1),
-EXCLUDED the reason why a kernel is not there. A new kernel needs one line in one of them.
+What a kernel is run with, or why it is not audited, its class says (`Kernel.audit`): settings that suit the trials,
+whose steepest direction has scale 1.
 """
 
 from __future__ import annotations
@@ -12,74 +12,27 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from langevin.core.kernel import describe, named, replace
+from langevin.core.kernel import Kernel, Wrapper, describe, named, registered, replace
 from langevin.core.record import is_record, record, static
+from langevin.core.types import Law
 
 
-def _ours(name: str, **settings) -> Callable[[], Any]:
-    return lambda: named(name)(**settings)
+def audited() -> dict[str, Callable[[], Any]]:
+    """Every kernel that is audited, as its class says: name, or name-variant → how to build it."""
+    return {
+        f"{name}-{variant}" if variant else name: how if callable(how) else partial(cls, **how)
+        for name, cls in sorted(registered().items())
+        for variant, how in cls.audit.variants.items()
+    }
 
 
-def _blackjax(name: str, **settings) -> Callable[[], Any]:
-    def build():
-        from langevin.samplers.blackjax import adapted
-
-        return adapted(name, **settings)
-
-    return build
-
-
-AUDITED: dict[str, Callable[[], Any]] = {
-    "sgld": _ours("sgld", step_size=0.05),
-    "sgld-rademacher": _ours("sgld", step_size=0.05, noise="rademacher"),
-    "sghmc": _ours("sghmc", step_size=0.1, friction=2.0),
-    "sgnht": _ours("sgnht", step_size=0.1, diffusion=2.0),
-    "underdamped": _ours("underdamped", step_size=0.3, friction=2.0),
-    "friction": _ours("friction", step_size=0.3),
-    "sgrhmc": _ours("sgrhmc", step_size=0.15),
-    "psgld": _ours("psgld", step_size=0.05),
-    "psgld-none": _ours("psgld", step_size=0.02, floor=0.3, correction="none"),
-    "monge": _ours("monge", step_size=0.05, alpha=0.3),
-    "monge-none": _ours("monge", step_size=0.05, alpha=1.0, correction="none"),
-    "shampoo": _ours("shampoo", step_size=0.05, epsilon=1.0, largest=4),  # a root of a 50 × 50 matrix a step is slow
-    "riemannian": _ours("riemannian", step_size=0.05),
-    "adamsgld": _ours("adamsgld", step_size=0.05, momentum=0.0, decay=0.0, floor=1.0),
-    "msgld": _ours("msgld", step_size=0.025, momentum=0.0),
-    "stanley": _ours("stanley", step_size=0.2, threshold=2.0),
-    "stanley-none": _ours("stanley", step_size=0.05, threshold=0.5, correction="none"),
-    "noisescaled": _ours("noisescaled", step_size=0.02, threshold=0.7, per="coordinate"),
-    "jackknife": _ours("jackknife", step_size=0.05),
-    "samadams": _ours("samadams", step_size=0.2, friction=2.0),
-    "replica": lambda: named("replica")(named("sgld")(step_size=0.05), temperatures=(1.0, 2.0), every=2),
-    "mala": _ours("mala", step_size=0.1),
-    "tmala": _ours("tmala", step_size=0.1, bound=2.0),
-    "amala": _ours("amala", step_size=0.05, bound=1.0, floor=0.5),
-    "ghmc": _ours("ghmc", step_size=0.5, gamma=0.8),
-    "hmc": _ours("hmc", step_size=0.3, n_leapfrog=4),
-    "mclmc": _ours("mclmc", step_size=0.3, length=2.0),
-    "smile": _ours("smile", step_size=0.3, length=2.0),
-    "mams": _ours("mams", step_size=1.0, length=4.0),
-    "nuts": _ours("nuts", step_size=0.4, max_doublings=4),
-    "blackjax-mala": _blackjax("mala", step_size=0.1),
-    "blackjax-sgld": _blackjax("sgld", step_size=0.05),
-    "blackjax-sghmc": _blackjax("sghmc", step_size=0.1),
-    "blackjax-sgnht": _blackjax("sgnht", step_size=0.1, alpha=2.0),
-}
-
-EXCLUDED: dict[str, str] = {
-    "csgld": "its energy bins are chosen for one target; tests/test_modes.py holds it to its law with bins to suit",
-    "ascend": "it samples no law: the chain goes to a mode",
-    "cyclical": "its law is that of its inner kernel within one cycle; across cycles it is heuristic",
-    "thin": "several steps as one, with the law of its inner kernel",
-    "averaged": "the law of its inner kernel, beside which it keeps a mean",
-    "guard": "the law of its inner kernel wherever it never acts",
-    "blackjax": "an adapter; its algorithms have rows of their own",
-}
+def excluded() -> dict[str, str]:
+    """Kernels that are not audited, and why."""
+    return {name: cls.audit.excluded for name, cls in sorted(registered().items()) if cls.audit.excluded}
 
 
 def subject(text: str, options: dict[str, str] | None = None) -> tuple[str, Any]:
@@ -92,12 +45,12 @@ def subject(text: str, options: dict[str, str] | None = None) -> tuple[str, Any]
         return text, adapted(text.split(":", 1)[1], **given)
     if ":" in text:
         return text.rpartition(":")[2], _checked(text, _imported(text), options)
-    if text in AUDITED:
-        built = AUDITED[text]()
+    if text in (known := audited()):
+        built = known[text]()
     else:
         cls = named(text)
-        if not options and text.lower() in EXCLUDED:
-            raise ValueError(f"audit: {text} is not audited: {EXCLUDED[text.lower()]}.")
+        if not options and cls.audit.excluded:
+            raise ValueError(f"audit: {text} is not audited: {cls.audit.excluded}.")
         built = cls()
     return text, _changed(built, options)
 
@@ -146,7 +99,7 @@ def _changed(kernel: Any, options: dict[str, str]) -> Any:
     inner = kernel
     while inner is not None and is_record(inner):
         fields |= {f.name for f in describe(type(inner))}
-        inner = getattr(inner, "kernel", None)
+        inner = inner.kernel if isinstance(inner, Wrapper) else None
     given = {k.replace("-", "_"): number(v) for k, v in options.items()}
     for name in given:
         if name not in fields:
@@ -180,8 +133,8 @@ class Held:
 
 
 @record
-class Foreign:
-    """A kernel of someone else's making that is no pytree, held as it is; `law`, `step_size` and so on show through.
+class Foreign(Kernel):
+    """A kernel of someone else's making, held as it is; `law`, `step_size` and so on show through.
 
     thing: the object with init and step.
     """
@@ -193,11 +146,18 @@ class Foreign:
             raise AttributeError(name)
         return getattr(self.thing.value, name)
 
+    @property
+    def group(self) -> int:
+        return getattr(self.thing.value, "group", 1)
+
     def init(self, key, position, target):
         return self.thing.value.init(key, position, target)
 
     def step(self, key, state, target):
         return self.thing.value.step(key, state, target)
+
+    def law(self) -> Law | None:  # type: ignore[override]
+        return self.thing.value.law() if hasattr(self.thing.value, "law") else None
 
     def changed(self, field: str, value: Any) -> Foreign:
         """A copy of the object with one attribute set."""
@@ -210,8 +170,8 @@ class Foreign:
 
 
 def foreign(kernel: Any) -> Any:
-    """The kernel itself if JAX can carry it as data, else held as `Foreign`."""
+    """The kernel itself if it is one of the library's base class, else held as `Foreign`."""
     for method in ("init", "step"):
         if not callable(getattr(kernel, method, None)):
             raise ValueError(f"audit: {type(kernel).__name__} has no {method}; a kernel has init and step.")
-    return Foreign(Held(kernel)) if jax.tree_util.all_leaves([kernel]) else kernel
+    return kernel if isinstance(kernel, Kernel) else Foreign(Held(kernel))

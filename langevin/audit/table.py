@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from langevin.audit.entry import Audit, audit_kernel
-from langevin.audit.subjects import AUDITED, EXCLUDED
+from langevin.audit.subjects import audited, excluded
 from langevin.audit.trials import BUILT
-from langevin.core.kernel import KERNELS, named
 
 HEAD = """# Audit of all samplers
 
@@ -22,18 +21,12 @@ step over SGLD's.
 """
 
 
-def uncovered() -> list[str]:
-    """Registered kernels that are neither audited nor excluded with a reason."""
-    named("sgld")
-    return sorted(set(KERNELS) - {name.split("-")[0] for name in AUDITED} - set(EXCLUDED))
-
-
 def write(
     folder: Path, *, size: str, seed: int, targets: Sequence[str] = (), say: Callable[[str], Any] = print
 ) -> None:
     """Audit all and write `audit.md` and `audit.json`, after each sampler, so that what is done is kept."""
     done: dict[str, Any] = {}
-    for name, build in AUDITED.items():
+    for name, build in audited().items():
         began = time.perf_counter()
         try:
             result = audit_kernel(build(), targets, size, seed, name=name)
@@ -44,18 +37,16 @@ def write(
         done[name] = result.as_dict()
         say(f"{result.outcome}: {result.verdict} [{result.seconds:.0f} s]")
         _put(folder, done, size)
-    for name in uncovered():
-        say(f"{name}: has no row in AUDITED and no reason in EXCLUDED (langevin/audit/subjects.py)")
 
 
 def add(folder: Path, name: str, result: Audit, size: str) -> None:
     """Put one audit into the table of a folder, in place of an older one of that sampler."""
-    if name not in AUDITED:
+    if name not in audited():
         raise ValueError(f"audit: the table has the samplers that --list shows, and {name} is none of them.")
     file = folder / "audit.json"
     done = json.loads(file.read_text()) if file.is_file() else {}
     done[name] = result.as_dict()
-    _put(folder, {n: done[n] for n in AUDITED if n in done}, size)
+    _put(folder, {n: done[n] for n in audited() if n in done}, size)
 
 
 def _put(folder: Path, done: dict[str, Any], size: str) -> None:
@@ -78,7 +69,7 @@ def page(done: dict[str, Any], size: str) -> str:
     lines += ["", "| sampler | claims | verdict |", "|---|---|---|"]
     plain = lambda text: text.replace("|z|", "z").replace("|", "∣")
     lines += [f"| `{plain(r['kernel'])}` | {plain(r['law'])} | {plain(r['verdict'])} |" for r in done.values()]
-    lines += ["", "Not audited: " + "; ".join(f"`{n}`: {why}" for n, why in EXCLUDED.items()) + "."]
+    lines += ["", "Not audited: " + "; ".join(f"`{n}`: {why}" for n, why in excluded().items()) + "."]
     return "\n".join(lines) + "\n"
 
 

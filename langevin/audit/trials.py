@@ -91,8 +91,8 @@ class Trial:
     chunks: int | None = None
 
     @property
-    def minibatched(self) -> bool:
-        return getattr(self.target.target, "batch", None) is not None
+    def stochastic(self) -> bool:
+        return self.target.stochastic
 
     def latents(self, positions) -> np.ndarray:
         """(…, d) positions → (…, k)."""

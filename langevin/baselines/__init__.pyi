@@ -3,9 +3,11 @@
 from .adam_sgld import AdamSGLD as AdamSGLD
 from .msgld import MSGLD as MSGLD
 from .noise_scaled import NoiseScaled as NoiseScaled
+from .published_smile import PublishedSMILE as PublishedSMILE
 
 __all__ = [
     "AdamSGLD",
     "MSGLD",
     "NoiseScaled",
+    "PublishedSMILE",
 ]

@@ -21,16 +21,16 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, report, warn_once
+from langevin.core.kernel import Kernel, audited, begin, kernel, report, warn_once
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, record, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import Exact, look
+from langevin.core.target import Exact
 from langevin.core.types import Law
 
 
 @kernel
-class AdamSGLD:
+class AdamSGLD(Kernel):
     """SGLD with a multiple of Adam's step in the drift; it sharpens the law.
 
     step_size: h.
@@ -51,6 +51,7 @@ class AdamSGLD:
     floor: float = positive(default=1e-8)
     correction: str = static(default="none")
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.05, momentum=0.0, decay=0.0, floor=1.0)
 
     def __post_init__(self):
         if self.correction != "none":
@@ -75,7 +76,7 @@ class AdamSGLD:
         moved = lambda u, g, m, v, n: (u + h * pull(g, m, v) + jnp.sqrt(2 * T) * jnp.sqrt(h) * n).astype(u.dtype)
         xi = noise.like(k_noise, state.position, self.noise)
         position = jax.tree.map(moved, state.position, grad, m, v, xi)
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         new = state._replace(position=position, memory=(m, v), eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new)
 

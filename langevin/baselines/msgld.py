@@ -16,17 +16,16 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, report, warn_once
+from langevin.core.kernel import Kernel, audited, begin, kernel, report, warn_once
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look
 from langevin.core.types import Law
 from langevin.targets.tempered import Tempered
 
 
 @kernel
-class MSGLD:
+class MSGLD(Kernel):
     """SGLD with a multiple of the mean gradient in the drift; it cools the law.
 
     step_size: h.
@@ -43,6 +42,7 @@ class MSGLD:
     momentum: float = nonnegative(default=0.9)
     correction: str = static(default="none")
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.025, momentum=0.0)
 
     def __post_init__(self):
         if self.correction != "none":
@@ -63,7 +63,7 @@ class MSGLD:
         xi = noise.like(k_noise, state.position, self.noise)
         moved = lambda u, g, m, n: (u + h * (g + self.weight * m) + jnp.sqrt(2 * T) * jnp.sqrt(h) * n).astype(u.dtype)
         position = jax.tree.map(moved, state.position, grad, m, xi)
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         new = state._replace(position=position, memory=m, eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new)
 

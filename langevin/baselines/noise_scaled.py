@@ -27,11 +27,11 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, report, warn_once
+from langevin.core.kernel import Kernel, audited, begin, kernel, report, warn_once
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, record, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import Exact, look
+from langevin.core.target import Exact, independent
 from langevin.core.types import Law
 from langevin.dynamics.metrics.truncated import Per, Truncated, check
 
@@ -39,7 +39,7 @@ NODES = 64
 
 
 @kernel
-class NoiseScaled:
+class NoiseScaled(Kernel):
     """Gradient ascent with noise that fades on slopes; of no law but its own.
 
     step_size: h.
@@ -56,6 +56,7 @@ class NoiseScaled:
     variant: Literal["images", "toy"] = static(default="images")
     per: Per = static(default="pixel")
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.02, threshold=0.7, per="coordinate")
 
     def __post_init__(self):
         check("NoiseScaled", "max", self.per)
@@ -80,7 +81,7 @@ class NoiseScaled:
         pull = fade(grad) if self.variant == "toy" else grad
         kick = tree.scale(jnp.sqrt(2 * T) * jnp.sqrt(h), fade(noise.like(k_noise, position, self.noise)))
         position = tree.axpy(h, pull, tree.add(position, kick))
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         new = state._replace(position=position, eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new)
 
@@ -109,7 +110,7 @@ class Faded(Exact):
     power: int = static(default=2)
 
     def log_density(self, position):
-        apart = self.scale.per == "coordinate" and getattr(self.target, "independent", False)
+        apart = self.scale.per == "coordinate" and independent(self.target)
         if tree.size(position) > 1 and not apart:
             raise ValueError(
                 "NoiseScaled: its law has a closed form in one dimension and for independent coordinates only."

@@ -56,13 +56,12 @@ def evidence(
     import jax
 
     from langevin.core import noise
-    from langevin.core.target import minibatched
     from langevin.evidence.entry import METHODS
     from langevin.evidence.entry import log_evidence as weighed
     from langevin.report.evidence import FEW, FILE, write
 
     density, base, draws, about = _found(source, data, target, hidden)
-    chosen = method or (BATCHES if minibatched(density) else USUAL)
+    chosen = method or (BATCHES if density.stochastic else USUAL)
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
         fail(f"evidence: there is no method {unknown[0]!r}; there are {', '.join(METHODS)}.")

@@ -38,7 +38,7 @@ def audit(
     from langevin.audit.entry import audit_kernel
 
     if show:
-        print("samplers:", ", ".join(subjects.AUDITED), "\ntargets: ", ", ".join(trials.BUILT))
+        print("samplers:", ", ".join(subjects.audited()), "\ntargets: ", ", ".join(trials.BUILT))
         return
     if every:
         say = (lambda line: None) if quiet else Console().print

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from langevin.core import noise, sharding, tree
-from langevin.core.kernel import Kernel, PerChain, combined, refresh
+from langevin.core.kernel import Kernel, PerChain, combine
 from langevin.core.pack import Packing
 from langevin.core.record import as_record
 from langevin.core.target import Target
@@ -38,15 +38,10 @@ def advance(
     length: int,
     thin: int = 1,
     collect: Collect = position_of,
-    over: PyTree = None,
     n: Any = None,
     layout: str | None = None,
 ) -> Run:
-    """`length` draws of `thin` steps each, or the first n of them (a traced number: no new compilation).
-
-    With `over` (a tree with leading axis length·thin) step k uses target.at(over[k]): the state is refreshed to it and
-    the change of log density at that point is added to Info.log_weight, so annealing weights are sums of log_weight.
-    """
+    """`length` draws of `thin` steps each, or the first n of them (a traced number: no new compilation)."""
     collect = as_record(collect)
     if layout is None:
         layout = sharding.layout(states.position, chains_of(states))
@@ -54,41 +49,40 @@ def advance(
     states = sharding.beside(states, states)
     if isinstance(kernel, PerChain):
         kernel = sharding.beside(kernel, states)
-    return _advance(
+    states, kept, info = _advance(
         key,
         kernel,
         target,
         states,
         collect,
-        over,
         n,
         length=length,
         thin=thin,
         layout=layout,
         accelerated=accelerated,
     )
+    return Run(states, kept, info, kernel, target)
 
 
 @partial(jax.jit, static_argnames=("length", "thin", "layout", "accelerated"))
-def _advance(key, kernel, target, states, collect, over, n, *, length, thin, layout, accelerated):
-    chains, group = chains_of(states), getattr(kernel, "group", 1)
+def _advance(key, kernel, target, states, collect, n, *, length, thin, layout, accelerated):
+    chains, group = chains_of(states), kernel.group
     rows, small = chains // group, tree.size(states.position) <= SMALL
     per_chain = isinstance(kernel, PerChain)
     inner = kernel.kernel if per_chain else kernel
-    over = None if over is None else jax.tree.map(lambda u: u.reshape(length, thin, *u.shape[1:]), over)
     fold = lambda u: u.reshape(rows, group, *u.shape[1:])
     if group > 1:
         states = State(*(jax.tree.map(fold, part) for part in states[:-1]), count=states.count)
 
     # split once a chunk, outside the loop; a draw's key depends on the steps before it, not on the chunk
-    counts = states.count + thin * _stride(inner) * jnp.arange(length, dtype=jnp.int32)
+    counts = states.count + thin * inner.stride * jnp.arange(length, dtype=jnp.int32)
     keys = jax.vmap(lambda k: jax.random.split(k, rows))(jax.vmap(partial(jax.random.fold_in, key))(counts))
     keys, wrap = noise.words(keys)
 
     def chain(keys, kernel, state):
-        draw = lambda state, x: _draw(kernel, target, collect, thin, state, (wrap(x[0]), x[1]))
+        draw = lambda state, word: _draw(kernel, target, collect, thin, state, wrap(word))
         if n is None:
-            return lax.scan(draw, state, (keys, over))
+            return lax.scan(draw, state, keys)
 
         def apart(state, x):
             # `count` as an array of one is not packed: it is one number for all chains, their words are not
@@ -97,7 +91,7 @@ def _advance(key, kernel, target, states, collect, over, n, *, length, thin, lay
 
         begin = state._replace(count=state.count[None])
         pace = (BLOCK, UNROLL if small else 1) if accelerated else (1, 1)
-        state, out = _first(n, apart, begin, (keys, over), length, *pace)
+        state, out = _first(n, apart, begin, keys, length, *pace)
         return state._replace(count=state.count[0]), out
 
     if rows == 1:
@@ -119,44 +113,27 @@ def _advance(key, kernel, target, states, collect, over, n, *, length, thin, lay
         unfold = lambda u: u.reshape(chains, *u.shape[2:])
         states = State(*(jax.tree.map(unfold, part) for part in states[:-1]), count=states.count)
         kept, info = jax.tree.map(lambda u: jnp.moveaxis(u, 2, 1).reshape(chains, length, *u.shape[3:]), (kept, info))
-    return Run(states, kept, info)
+    return states, kept, info
 
 
-def _draw(kernel, target, collect, thin, state, x):
-    """One draw of one chain: `thin` steps, then what is kept of the state and the reduced Info."""
-    key, over = x
-
-    def step(state, x):
-        key, beta = x
-        if beta is None:
-            return kernel.step(key, state, target)
-        # annealing: move to the next target of the path, collect the change of log density, then step on it
-        k_refresh, k_step = jax.random.split(key)
-        there = target.at(beta)
-        new = refresh(k_refresh, state, there)
-        gain = new.eval.log_density - state.eval.log_density
-        state, info = kernel.step(k_step, new, there)
-        return state, info._replace(log_weight=info.log_weight + gain)
-
+def _draw(kernel, target, collect, thin, state, key):
+    """One draw of one chain: `thin` steps, then what is collected of the state and the reduced Info."""
     if thin == 1:
-        beta = None if over is None else jax.tree.map(lambda u: u[0], over)
-        state, info = step(state, (key, beta))
-    else:
-        words, wrap = noise.words(jax.random.split(key, thin))
-        at = lambda x: step(x[0], (wrap(x[1]), x[2]))
-        beta = None if over is None else jax.tree.map(lambda u: u[0], over)
-        shape = jax.eval_shape(lambda: at((state, words[0], beta))[1])
-        nothing = jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), shape)._replace(ok=jnp.ones(shape.ok.shape, bool))
+        state, info = kernel.step(key, state, target)
+        return state, (collect(state), info)
+    words, wrap = noise.words(jax.random.split(key, thin))
+    step = lambda state, word: kernel.step(wrap(word), state, target)
+    shape = jax.eval_shape(lambda: step(state, words[0])[1])
+    nothing = jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), shape)._replace(ok=jnp.ones(shape.ok.shape, bool))
 
-        def more(carry, x):
-            # Info is summed up on the way: stacking it would write seven arrays a step
-            (state, total), (word, beta) = carry, x
-            state, info = at((state, word, beta))
-            return (state, combined(total, info, weights="last" if over is None else "sum")), None
+    def more(carry, word):
+        # Info is summed up on the way: stacking it would write seven arrays a step
+        state, total = carry
+        state, info = step(state, word)
+        return (state, combine(total, info)), None
 
-        (state, info), _ = lax.scan(more, (state, nothing), (words, over))
-        info = info._replace(acceptance=info.acceptance / thin)
-    return state, (collect(state), info)
+    (state, info), _ = lax.scan(more, (state, nothing), words)
+    return state, (collect(state), info._replace(acceptance=info.acceptance / thin))
 
 
 def _first(n, body, carry, xs, length, block=1, unroll=1):
@@ -192,12 +169,6 @@ def _first(n, body, carry, xs, length, block=1, unroll=1):
         both = lax.fori_loop(0, whole, many, both)
     carry, out = lax.fori_loop(whole * block, n, one, both)
     return inside.unpack(carry), outside.unpack(out)
-
-
-def _stride(kernel) -> int:
-    """By how much one step advances `count`: 1, unless a kernel made of kernels takes several steps as one."""
-    inner = getattr(kernel, "kernel", None)
-    return getattr(kernel, "stride", 1) * (1 if inner is None else _stride(inner))
 
 
 def chains_of(states: State) -> int:

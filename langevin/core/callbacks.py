@@ -1,5 +1,7 @@
-"""Visits: what the host does between chunks. A visit is a function of (draws done, kernel, target, states, chunk) that
-returns (kernel, target, states), or None to stop."""
+"""Callbacks: what the host does between chunks.
+
+A callback takes a `Progress` and returns it, changed or not, or None to stop.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ import jax
 import numpy as np
 
 from langevin.core import moments
-from langevin.core.types import Run, State
+from langevin.core.types import Progress
 
 
-def summaries(chunk: Run, limit: int = 64) -> np.ndarray:
-    """(chain, draw, k) numbers to watch: the log density and the first `limit` numbers kept, of the chunk's draws."""
+def summaries(chunk: Progress, limit: int = 64) -> np.ndarray:
+    """(chain, draw, k) numbers to watch: the log density and the first `limit` numbers collected, of a chunk."""
     shape = chunk.info.ok.shape
     leaves = [np.asarray(u, np.float32).reshape(*shape, -1)[..., :limit] for u in jax.tree.leaves(chunk.kept)]
     return np.concatenate([np.asarray(chunk.info.log_density)[..., None], *leaves], axis=-1)[..., : limit + 1]
@@ -28,7 +30,7 @@ class Watch:
         self.total: moments.Moments | None = None
         self.alive: np.ndarray | None = None
 
-    def add(self, chunk: Run) -> None:
+    def add(self, chunk: Progress) -> None:
         ok = np.all(chunk.info.ok, axis=1)
         self.alive = ok if self.alive is None else self.alive & ok
         with np.errstate(invalid="ignore", over="ignore"):  # a chain that has diverged is left out below
@@ -53,7 +55,7 @@ class Watch:
         return float(np.nanmin(values)) if np.isfinite(values).any() else float("nan")
 
 
-class Progress:
+class ProgressBar:
     """A progress bar: draws per second, acceptance or energy error, R̂ so far, time left. Silent off a terminal."""
 
     def __init__(self, draws: int, *, quiet: bool = False, console=None):
@@ -69,27 +71,28 @@ class Progress:
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[words]}"),
+            TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(),
             console=console,
             disable=not self.shown,
             transient=False,
         )
-        self.task = self.bar.add_task("warm-up", total=draws, words="")
+        self.task = self.bar.add_task("warm-up", total=draws, text="")
         if self.shown:
             self.bar.start()
 
-    def __call__(self, done, kernel, target, states: State, chunk: Run):
-        if done <= 0:
-            return kernel, target, states
-        self.watch.add(chunk)
+    def __call__(self, progress: Progress) -> Progress:
+        if progress.done <= 0:
+            return progress
+        self.watch.add(progress)
         if self.shown:
-            self.bar.update(self.task, completed=done, description="sampling", words=self.words(done, chunk))
-        return kernel, target, states
+            text = self.describe(progress)
+            self.bar.update(self.task, completed=progress.done, description="sampling", text=text)
+        return progress
 
-    def words(self, done: int, chunk: Run) -> str:
+    def describe(self, progress: Progress) -> str:
         """The figures beside the bar."""
-        info = chunk.info
+        info = progress.info
         # draws of this process: a resumed run has others behind it
         sampled = self.watch.total.count if self.watch.total is not None else 0
         rate = sampled * info.ok.shape[0] / max(time.perf_counter() - self.began, 1e-9)
@@ -114,9 +117,9 @@ class EarlyStop:
         self.rhat, self.ess, self.least = rhat, ess, least
         self.watch = Watch()
 
-    def __call__(self, done, kernel, target, states, chunk):
-        if done <= 0:
-            return kernel, target, states
-        self.watch.add(chunk)
-        enough = done >= self.least and self.watch.rhat < self.rhat and self.watch.ess > self.ess
-        return None if enough else (kernel, target, states)
+    def __call__(self, progress: Progress) -> Progress:
+        if progress.done <= 0:
+            return progress
+        self.watch.add(progress)
+        enough = progress.done >= self.least and self.watch.rhat < self.rhat and self.watch.ess > self.ess
+        return progress._replace(stop=progress.stop or enough)

@@ -1,6 +1,6 @@
-"""The Kernel protocol: how a chain moves; the registry; and what kernels share.
+"""How a chain moves: the one base class of kernels, the base of kernels made of kernels, the registry, shared steps.
 
-A kernel is a record: its fields are its hyperparameters. It may carry `group > 1`: the chain axis is then viewed as
+A kernel is a record: its fields are its hyperparameters. It may have `group > 1`: the chain axis is then viewed as
 (chain/group, group), and `init` and `step` see a leading group axis on everything but `count`, with one key a group.
 """
 
@@ -13,7 +13,8 @@ import pkgutil
 import re
 import sys
 import warnings
-from typing import Any, Protocol, dataclass_transform, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -21,42 +22,110 @@ import jax.numpy as jnp
 from langevin.core import record as records
 from langevin.core import tree
 from langevin.core.record import is_static, nonnegative, positive, record, static
-from langevin.core.target import Target, look
+from langevin.core.target import HasDensity, Target, need
 from langevin.core.types import Info, Key, Law, PyTree, Scalar, State
 
-
-@runtime_checkable
-class Kernel(Protocol):
-    def init(self, key: Key, position: PyTree, target: Target) -> State: ...
-    def step(self, key: Key, state: State, target: Target) -> tuple[State, Info]: ...
-    def law(self) -> Law: ...
+K = TypeVar("K")
 
 
-KERNELS: dict[str, type] = {}
+class Audited(NamedTuple):
+    """What the audit runs a kernel with.
+
+    variants: name → fields of the kernel, or a function that builds one; "" is the kernel under its own name.
+    excluded: why the kernel is not audited; empty if it is.
+    """
+
+    variants: Mapping[str, Mapping[str, Any] | Callable[[], Any]] = {}
+    excluded: str = ""
+
+
+def audited(*, excluded: str = "", variants: Mapping[str, Any] | None = None, **fields: Any) -> Audited:
+    """The settings of an audit: the kernel's fields, and variants by name."""
+    return Audited({} if excluded else {"": fields, **(variants or {})}, excluded)
+
+
+class Kernel:
+    """Abstract: how a chain moves. A subclass is a record and gives `init`, `step` and `law`.
+
+    group: chains that move together; the chain axis is viewed as (chain/group, group).
+    stride: by how much one step advances `count`.
+    requires: what the target must be able to do; `HasDensity`: the exact density, so mini-batches are refused.
+    audit: what `langevin audit` runs it with.
+    """
+
+    group: Any = 1
+    stride: Any = 1
+    requires: Any = Target
+    audit: ClassVar[Audited] = audited()
+
+    def init(self, key: Key, position: PyTree, target: Any) -> State:
+        raise NotImplementedError
+
+    def step(self, key: Key, state: State, target: Any) -> tuple[State, Info]:
+        raise NotImplementedError
+
+    def law(self) -> Law:
+        raise NotImplementedError
+
+
+class Wrapper(Kernel):
+    """Abstract: a kernel made of the kernel in its field `kernel`. What a subclass does not change is that kernel's."""
+
+    kernel: Any
+    audit = audited(excluded="it has the stationary distribution of the kernel inside it")
+
+    @property
+    def group(self) -> int:
+        return self.kernel.group
+
+    @property
+    def stride(self) -> int:
+        return self.kernel.stride
+
+    @property
+    def requires(self) -> type:
+        return self.kernel.requires
+
+    def init(self, key: Key, position: PyTree, target: Any) -> State:
+        return self.kernel.init(key, position, target)
+
+    def step(self, key: Key, state: State, target: Any) -> tuple[State, Info]:
+        return self.kernel.step(key, state, target)
+
+    def law(self) -> Law:
+        return self.kernel.law()
+
+
+KERNELS: dict[str, type[Kernel]] = {}
+FOLDERS = ("langevin.samplers", "langevin.baselines")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, positive, nonnegative, dataclasses.field))
-def kernel(cls):
+def kernel(cls: type[K]) -> type[K]:
     """Make `cls` a record and register it under its lower-case name."""
     made = record(cls)
-    if not hasattr(made, "group"):
-        made.group = 1
-    KERNELS[made.__name__.lower()] = made
+    KERNELS[made.__name__.lower()] = made  # type: ignore[assignment]
     return made
 
 
-def named(name: str) -> type:
+def registered() -> dict[str, type[Kernel]]:
+    """Every kernel of the library, by name: the folders of samplers and baselines are the registry."""
+    for folder in map(importlib.import_module, FOLDERS):
+        for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+            importlib.import_module(module.name)
+    return KERNELS
+
+
+def named(name: str) -> Any:
     """The registered kernel of that name, in any case."""
-    samplers = importlib.import_module("langevin.samplers")
-    for module in pkgutil.iter_modules(samplers.__path__):
-        importlib.import_module(f"langevin.samplers.{module.name}")
-    if name.lower() not in KERNELS:
-        raise ValueError(f"there is no kernel named {name!r}; there are {', '.join(sorted(KERNELS))}.")
-    return KERNELS[name.lower()]
+    known = registered()
+    if name.lower() not in known:
+        raise ValueError(f"there is no kernel named {name!r}; there are {', '.join(sorted(known))}.")
+    return known[name.lower()]
 
 
 @record
-class PerChain:
+class PerChain(Wrapper):
     """A kernel whose numbers differ from chain to chain: every leaf has a leading chain axis.
 
     kernel: the kernel, its leaves stacked.
@@ -64,17 +133,44 @@ class PerChain:
 
     kernel: Any
 
-    @property
-    def group(self) -> int:
-        return getattr(self.kernel, "group", 1)
-
-    def law(self) -> Law:
-        return self.kernel.law()
-
 
 def spread(kernel: Any, chains: int) -> Any:
     """The kernel with every leaf repeated for every chain: what PerChain holds."""
     return jax.tree.map(lambda u: jnp.broadcast_to(jnp.asarray(u), (chains, *jnp.shape(u))), kernel)
+
+
+def admit(kernel: Any, target: Any, who: str = "run") -> None:
+    """Refuse, in one sentence, what is no kernel or no target, and a target that the kernel cannot move on."""
+    if not isinstance(kernel, Kernel):
+        what = f"the class {kernel.__name__}; give it its settings" if isinstance(kernel, type) else repr(kernel)[:60]
+        raise TypeError(f"{who}: the kernel is {what}; it must be an instance of a langevin Kernel such as SGLD(0.01).")
+    if not isinstance(target, Target):
+        how = "wrap a log density as Density(fn)" if callable(target) else "use Bayes, Density or a class with those"
+        raise TypeError(
+            f"{who}: the target is {getattr(target, '__name__', type(target).__name__)}, which has no `stochastic`, "
+            f"`start` and `estimate`; {how}."
+        )
+    name = type(innermost(kernel)).__name__
+    need(target, kernel.requires, name)
+    if kernel.requires is HasDensity and target.stochastic:
+        raise ValueError(
+            f"{name} needs the exact density, but the target estimates it from mini-batches, on which its stationary "
+            f"distribution is far from p; use all data (batch=None), or SGLD, Underdamped, SGHMC or SMILE."
+        )
+
+
+def check_fields(kernel: Any, fields: tuple[str, ...], who: str) -> None:
+    """Refuse, in one sentence, a kernel without the fields that are to be set."""
+    for field in fields:
+        if not isinstance(kernel, Kernel) or field not in dir(kernel):
+            raise TypeError(
+                f"{who}: {type(kernel).__name__} has no field {field!r}; pass a kernel with {', '.join(fields)}."
+            )
+
+
+def innermost(kernel: Any) -> Any:
+    """The kernel inside all wrappers."""
+    return innermost(kernel.kernel) if isinstance(kernel, Wrapper) else kernel
 
 
 # --- what kernels share ----------------------------------------------------------------------------------------
@@ -82,14 +178,14 @@ def spread(kernel: Any, chains: int) -> Any:
 
 def begin(key: Key, position: PyTree, target: Target, aux: PyTree = (), memory: PyTree = ()) -> State:
     """A chain at `position`, its data stream opened and the first evaluation made."""
-    k_start, k_look = jax.random.split(key)
-    evaluation, feed = look(k_look, target, target.start(k_start), position)
+    k_start, k_eval = jax.random.split(key)
+    evaluation, feed = target.estimate(k_eval, target.start(k_start), position)
     return State(position, aux, memory, evaluation, feed, jnp.zeros((), jnp.int32))
 
 
 def refresh(key: Key, state: State, target: Target) -> State:
     """The same chain on another target: momentum kept, evaluated anew."""
-    evaluation, feed = look(key, target, state.feed, state.position)
+    evaluation, feed = target.estimate(key, state.feed, state.position)
     return state._replace(eval=evaluation, feed=feed)
 
 
@@ -108,10 +204,9 @@ def report(state: State, *, acceptance=1.0, energy_error=0.0, log_weight=0.0, n_
     )
 
 
-def combined(total: Info, info: Info, *, weights: str = "last") -> Info:
+def combine(total: Info, info: Info) -> Info:
     """The Info of a stretch and of the step after it; acceptance is summed and yet to be divided."""
     return info._replace(
-        log_weight=info.log_weight if weights == "last" else total.log_weight + info.log_weight,
         acceptance=total.acceptance + info.acceptance,
         n_grad=total.n_grad + info.n_grad,
         n_data=total.n_data + info.n_data,
@@ -119,7 +214,7 @@ def combined(total: Info, info: Info, *, weights: str = "last") -> Info:
     )
 
 
-def reduced(infos: Info) -> Info:
+def reduce(infos: Info) -> Info:
     """The Info of several steps as one: last of what is a state, mean of rates, sums of costs, all of ok."""
     last = Info(*(u[-1] for u in infos))
     return last._replace(

@@ -91,15 +91,13 @@ class Posterior:
                 "give it the kernel with dataclasses.replace(posterior, kernel=…)."
             )
         began = time.perf_counter()
-        last = _Last(self.kernel)
-        options["callbacks"] = (*options.get("callbacks", ()), last)
         go_on = run(key, self.kernel, target, _hung(self.state, self.kernel, target), draws=draws, **options)
         kept, info = join([(_loaded(self.draws), _loaded(self.info)), (_loaded(go_on.kept), _loaded(go_on.info))])
         past = dataclasses.asdict(self.provenance)
         past["seconds"] += time.perf_counter() - began
         past["n_grad"] += int(np.sum(go_on.info.n_grad, dtype=np.int64))
         past["n_data"] += int(np.sum(go_on.info.n_data, dtype=np.int64))
-        return Posterior(kept, info, go_on.states, last.kernel, Provenance(**past))
+        return Posterior(kept, info, go_on.states, go_on.kernel, Provenance(**past))
 
     # --- files and other libraries ------------------------------------------------------------------------------
 
@@ -178,8 +176,6 @@ class Posterior:
 def sample(key: Key, kernel: Any, target: Any, start: PyTree | State, *, draws: int, **options: Any) -> Posterior:
     """`run`, timed, as a Posterior. Options are those of `run`."""
     began = time.perf_counter()
-    last = _Last(kernel)
-    options["callbacks"] = (*options.get("callbacks", ()), last)
     out = run(key, kernel, target, start, draws=draws, **options)
     seed = tuple(
         np.asarray(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key).tolist()
@@ -187,18 +183,7 @@ def sample(key: Key, kernel: Any, target: Any, start: PyTree | State, *, draws: 
     n_grad, n_data = (int(np.sum(getattr(out.info, f), dtype=np.int64)) for f in ("n_grad", "n_data"))
     layout = "vmap" if options.get("mesh") else sharding.layout(out.states.position, out.info.ok.shape[0])
     known = dict(seed=seed, seconds=time.perf_counter() - began, n_grad=n_grad, n_data=n_data, layout=layout)
-    return Posterior(out.kept, out.info, out.states, last.kernel, Provenance.now(**known))
-
-
-class _Last:
-    """A visit that remembers the kernel as the other callbacks have left it."""
-
-    def __init__(self, kernel: Any):
-        self.kernel = kernel
-
-    def __call__(self, done, kernel, target, states, chunk):
-        self.kernel = kernel
-        return kernel, target, states
+    return Posterior(out.kept, out.info, out.states, out.kernel, Provenance.now(**known))
 
 
 @jax.jit

@@ -86,7 +86,7 @@ def replace(rec: T, **changes: Any) -> T:
     here = {k: v for k, v in changes.items() if k in own}
     deeper = {k: v for k, v in changes.items() if k not in own}
     if deeper:
-        inner = getattr(rec, "kernel", None)
+        inner = rec.kernel if "kernel" in own else None  # type: ignore[attr-defined]
         if not is_record(inner):
             names = ", ".join(sorted(own))
             raise TypeError(f"{type(rec).__name__} has no field {sorted(deeper)[0]!r}; its fields are {names}.")

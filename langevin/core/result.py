@@ -17,7 +17,7 @@ from langevin.core.provenance import Provenance
 
 @dataclasses.dataclass
 class Result:
-    """name, flat figures, a table of rows, and where they came from (ARCHITECTURE §9)."""
+    """name, flat figures, a table of rows, and where they came from (docs/architecture.md, §9)."""
 
     name: str
     figures: dict[str, float]

@@ -1,6 +1,6 @@
-"""The host's half of the only sampling loop: start, chunks, store, callbacks, interruption.
+"""The host's half of the sampling loop: checks, start, chunks, store, callbacks, interruption.
 
-Chains are on the leading axis, always. Between compiled chunks (`advance`) the host looks: progress, checkpoints,
+Chains are on the leading axis, always. Between compiled chunks (`advance`) the host acts: progress, checkpoints,
 streaming to disk, re-centring, early stop. Nothing of it happens inside a scan.
 """
 
@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +19,19 @@ from jax.sharding import Mesh
 
 from langevin.core import sharding, tree
 from langevin.core.advance import MAPPED, Collect, advance, chains_of
-from langevin.core.kernel import Kernel, PerChain
+from langevin.core.kernel import Kernel, PerChain, admit
 from langevin.core.store import Store
-from langevin.core.target import Target
-from langevin.core.types import Info, Key, PyTree, Run, State, position_of
+from langevin.core.target import HasStructure, Target
+from langevin.core.types import Info, Key, Progress, PyTree, Run, State, position_of
 
-Callback = Callable[[int, Any, Any, State, Run], tuple[Any, Any, State] | None]
+Callback = Callable[[Progress], Progress | None]
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A callback that holds something open, such as a progress bar, until the run ends."""
+
+    def close(self) -> None: ...
 
 
 def run(
@@ -44,13 +51,16 @@ def run(
 ) -> Run:
     """Sample `draws` draws of every chain, after `warmup` draws that are not kept.
 
-    start: positions or states with a leading chain axis. store: a folder; the same folder resumes, the folder of
-    another run is refused. Visits are called after every chunk and may change kernel, target and states, or stop.
+    start: positions or states with a leading chain axis. collect: what is stored of a state. store: a folder; the same
+    folder resumes, the folder of another run is refused. callbacks: called after every chunk with a `Progress`, which
+    they give back, changed or not, or None to stop. mesh: devices for chains and data, made by `langevin.mesh`.
+
     With a store the returned `kept` and `info` are read lazily from disk. Started again from the returned states with
     the same key, a run goes on as if it had not stopped. An interrupt (Ctrl-C) keeps the draws so far.
     """
     _check(draws=draws, thin=thin, chunk=chunk)
     _check(0, warmup=warmup)
+    admit(kernel, target)
     if isinstance(store, (str, FilePath)):
         store = Store(store)
     identity = dict(key=key, kernel=kernel, target=target, start=start, thin=thin, warmup=warmup, collect=collect)
@@ -73,8 +83,8 @@ def run(
                 _interrupted(done - warmup)
                 break
             done += n
-            here = Run(piece.states, kept, info)
-            kernel, target, states, stop = _visited(callbacks, done - warmup, kernel, target, here)
+            here = _call(callbacks, Progress(done - warmup, kernel, target, piece.states, kept, info))
+            kernel, target, states, stop = here.kernel, here.target, here.states, here.stop
             _name_diverged(info, told, states if states is not piece.states else None)
             if store is not None:
                 stop |= _written(store, done, kernel, target, states, None if warming else (kept, info))
@@ -83,16 +93,15 @@ def run(
             if stop or len(told) == chains_of(states):
                 break
     finally:
-        for visit in callbacks:
-            getattr(visit, "close", lambda: None)()
+        _close(callbacks)
     if store is None:
         if not pieces and len(told) == chains_of(states):
             raise RuntimeError(f"run: all {len(told)} chains diverged in warm-up; take a smaller step size.")
-        return Run(states, *join(pieces))
+        return Run(states, *join(pieces), kernel, target)
     store.sync()
     if store.structure is None:
         store.structure = jax.tree.structure(jax.eval_shape(jax.vmap(collect, (MAPPED,)), states))
-    return Run(states, store.draws(), store.info())
+    return Run(states, store.draws(), store.info(), kernel, target)
 
 
 def _opened(key, kernel, target, start, mesh, store, identity):
@@ -121,20 +130,22 @@ def _whole(chunk, n: int):
     return jax.tree.map(lambda u: u if u.shape[1] == n else np.array(u[:, :n]), chunk)
 
 
-def _visited(callbacks, done, kernel, target, here: Run):
-    """Kernel, target and states after all callbacks, and whether to stop. An interrupt stops; the chunk is kept."""
-    states, stop = here.states, False
+def _call(callbacks: Sequence[Callback], progress: Progress) -> Progress:
+    """The progress after all callbacks; None from one of them stops. An interrupt stops too; the chunk is kept."""
     try:
-        for visit in callbacks:
-            changed = visit(done, kernel, target, states, here)
-            if changed is None:
-                stop = True
-            else:
-                kernel, target, states = changed
+        for callback in callbacks:
+            changed = callback(progress)
+            progress = progress._replace(stop=True) if changed is None else changed
     except KeyboardInterrupt:
-        _interrupted(done)
-        stop = True
-    return kernel, target, states, stop
+        _interrupted(progress.done)
+        progress = progress._replace(stop=True)
+    return progress
+
+
+def _close(callbacks: Sequence[Callback]) -> None:
+    for callback in callbacks:
+        if isinstance(callback, Closing):
+            callback.close()
 
 
 def _written(store: Store, done, *what) -> bool:
@@ -155,7 +166,8 @@ def begin_all(key: Key, kernel: Kernel | PerChain, target: Target, positions: Py
     if not leaves or None in sizes or len(sizes) != 1:
         shapes = ", ".join(f"{n}: {np.shape(u)}" for n, u in zip(tree.names(positions), leaves, strict=True))
         raise ValueError(f"run: every leaf of `start` needs the same leading chain axis; got {shapes or 'no leaves'}.")
-    group = getattr(kernel, "group", 1)
+    _check_positions(target, positions)
+    group = kernel.group
     chains = len(leaves[0])
     if chains % group:
         raise ValueError(f"run: {chains} chains cannot be viewed in groups of {group}; start a multiple of it.")
@@ -173,6 +185,32 @@ def begin_all(key: Key, kernel: Kernel | PerChain, target: Target, positions: Py
     return states
 
 
+def _check_positions(target: Any, positions: PyTree) -> None:
+    """Refuse positions that are no real numbers or lack the chain axis; warn of chains of single numbers."""
+    for name, leaf in zip(tree.names(positions), jax.tree.leaves(positions), strict=True):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            raise TypeError(
+                f"run: `start`{f' at {name}' if name else ''} has dtype {jnp.result_type(leaf)}; positions are real "
+                "numbers: cast them to float32."
+            )
+    shapes = [np.shape(u) for u in jax.tree.leaves(positions)]
+    if isinstance(target, HasStructure):
+        wanted = [u.shape for u in jax.tree.leaves(target.structure)]
+        if [shape[1:] for shape in shapes] != wanted:
+            missing = "; it has no chain axis: add one with start[None]" if shapes == wanted else ""
+            raise ValueError(
+                f"run: `start` has shapes {shapes}, but a position of this target has {wanted}, which a leading chain "
+                f"axis goes before{missing}."
+            )
+    elif all(len(shape) == 1 for shape in shapes) and shapes[0][0] > 1:
+        n = shapes[0][0]
+        warnings.warn(
+            f"run: every chain of `start` is a single number, and there are {n} chains; if it is one position of {n} "
+            "numbers, give it a chain axis with start[None].",
+            stacklevel=4,
+        )
+
+
 @jax.jit
 def _not_finite(evaluation):
     return jax.vmap(lambda e: ~tree.finite((e.log_density, e.grad)))(evaluation)
@@ -180,7 +218,7 @@ def _not_finite(evaluation):
 
 @jax.jit
 def _begin(key, kernel, target, positions):
-    chains, group = jax.tree.leaves(positions)[0].shape[0], getattr(kernel, "group", 1)
+    chains, group = jax.tree.leaves(positions)[0].shape[0], kernel.group
     per_chain = isinstance(kernel, PerChain)
     inner = kernel.kernel if per_chain else kernel
     if group > 1:
@@ -214,7 +252,7 @@ def _interrupted(draws: int) -> None:
 
 
 def _name_diverged(info: Info, told: set[int], changed: State | None) -> None:
-    """Warn of chains that have diverged, but for those a visit has put back where their log density is a number."""
+    """Warn of chains that have diverged, but for those a callback has put back where their log density is finite."""
     lost = ~np.all(info.ok, axis=1)
     if changed is not None and lost.any():
         lost &= ~np.isfinite(sharding.host(changed.eval.log_density)).reshape(len(lost))

@@ -62,13 +62,33 @@ class Law(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What the loop returns: chains to continue from, and (chain, draw, …) of what was kept."""
+    """What the loop returns: chains to continue from, (chain, draw, …) of what was collected, kernel and target.
+
+    Kernel and target are as they ended: callbacks may have changed them.
+    """
 
     states: State
     kept: PyTree
     info: Info
+    kernel: Any
+    target: Any
+
+
+class Progress(NamedTuple):
+    """Where a run stands between two chunks: what a callback is given and gives back, changed or not.
+
+    done: draws collected so far; zero or less in warm-up. kept, info: of the chunk just sampled. stop: end here.
+    """
+
+    done: int
+    kernel: Any
+    target: Any
+    states: State
+    kept: PyTree
+    info: Info
+    stop: bool = False
 
 
 def position_of(state: State) -> PyTree:
-    """Keep the position: the default of the loop."""
+    """Collect the position: the default of the loop."""
     return state.position

@@ -42,13 +42,11 @@ def virial_temperature(
     key: Key, kernel: PerChain, target: Any, states: State, *, draws: int = 200, thin: int = 20
 ) -> VirialTemperature:
     """T along the directions of the kernel's metric, hottest noise last, from `draws` looks `thin` steps apart."""
-    metric = getattr(getattr(kernel, "kernel", None), "metric", None)
-    if not isinstance(kernel, PerChain) or not isinstance(metric, LowRankMetric):
-        raise TypeError(
-            "heat: the kernel must be one that `whiten` or `fisher` has tuned, with its LowRankMetric metric."
-        )
+    if not isinstance(kernel, PerChain) or not isinstance(kernel.kernel.metric, LowRankMetric):
+        raise TypeError("virial_temperature: the kernel must be one that `whiten` or `fisher` tuned: a LowRankMetric.")
+    metric = kernel.kernel.metric
     if draws < 10:
-        raise ValueError(f"heat: draws is {draws}; take 10 or more, for every chain needs its own mean.")
+        raise ValueError(f"virial_temperature: draws is {draws}; take 10 or more, for every chain needs its own mean.")
     seen = []
     for k in jax.random.split(key, draws):
         states = advance(k, kernel, target, states, length=1, thin=thin, collect=nothing).states

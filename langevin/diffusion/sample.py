@@ -40,7 +40,7 @@ from langevin.core import noise
 from langevin.core.record import as_record, nonnegative, positive, record, static
 from langevin.core.types import Key
 from langevin.diffusion.flow import flow_to_data
-from langevin.diffusion.score import Level, check_kernel, moved
+from langevin.diffusion.score import check_kernel, level_of, moved
 from langevin.diffusion.times import RHO, Spacing, check_choice, check_spacing, check_steps, checked, times
 from langevin.samplers.sgld import SGLD
 
@@ -95,8 +95,8 @@ class _Shown:
     def __call__(self, x, t):
         return self.score(x, t, *self.condition)
 
-    def level(self, t, scale) -> Level:
-        return Level(self.score, t, scale, self.condition)
+    def level(self, t, scale) -> Any:
+        return level_of(self.score, t, scale, self.condition)
 
 
 class Sampler:

@@ -36,8 +36,9 @@ import numpy as np
 from jax import lax
 
 from langevin.core import noise
+from langevin.core.kernel import Kernel
 from langevin.core.record import as_record, positive, record, static
-from langevin.core.target import Exact
+from langevin.core.target import Batched, Exact, HasDensity
 from langevin.core.types import Eval, Key, PyTree, Scalar
 
 Of = Literal["score", "energy"]
@@ -213,9 +214,9 @@ def has_density(score: Any) -> bool:
 
 @record
 class Level(Exact):
-    """The law whose score at time (or noise) t is known, as a target for z = x/scale.
+    """A diffused density whose log is known, as a target for z = x/scale.
 
-    score: (x, t, *condition) → ∇log p_t(x); if it has `log_density` too, that is used, and Metropolis kernels may be.
+    score: has log_density(x, t, *condition).
     t: the time or noise level.
     scale: the unit of z; with the noise as a unit, one step size fits all levels.
     condition: what the score is also shown, a tuple.
@@ -227,34 +228,59 @@ class Level(Exact):
     condition: Any = ()
 
     def log_density(self, position):
-        if has_density(self.score):
-            return self.score.log_density(self.scale * position, self.t, *self.condition)
-        return jnp.zeros(())
+        return self.score.log_density(self.scale * position, self.t, *self.condition)
+
+
+@record
+class ScoreLevel(Batched):
+    """A diffused density of which only the score is known, as a target for z = x/scale; it has no log density.
+
+    score: (x, t, *condition) → ∇log p_t(x).
+    t: the time or noise level.
+    scale: the unit of z.
+    condition: what the score is also shown, a tuple.
+    """
+
+    score: Any
+    t: Any
+    scale: Any = 1.0
+    condition: Any = ()
+    stochastic = False
+
+    def start(self, key):
+        return ()
+
+    def draw(self, key, feed, *, fraction=1.0):
+        return (), feed
 
     def evaluate(self, batch, position):
-        one = jnp.ones((), jnp.int32)
-        if has_density(self.score):
-            value, grad = jax.value_and_grad(self.log_density)(position)
-            return Eval(value, grad, one)
         grad = self.scale * self.score(self.scale * position, self.t, *self.condition)
-        # no density is known: a constant, and NaN only where the score is, so that the chain is reported
-        return Eval(jnp.where(jnp.all(jnp.isfinite(grad)), 0.0, jnp.nan), grad, one)
+        # a constant value, and NaN only where the score is, so that the chain is reported
+        return Eval(jnp.where(jnp.all(jnp.isfinite(grad)), 0.0, jnp.nan), grad, jnp.ones((), jnp.int32))
+
+    def parts(self, batch, n):
+        return (batch,) * n
+
+
+def level_of(score: Any, t: Any, scale: Any = 1.0, condition: Any = ()) -> Level | ScoreLevel:
+    """The target at one level: with its log density where the score has one, so that Metropolis kernels may be used."""
+    return (Level if has_density(score) else ScoreLevel)(score, t, scale, condition)
 
 
 def check_kernel(name: str, kernel: Any, score: Any) -> None:
     """Refuse a kernel that cannot move on this score, in one sentence."""
-    if not hasattr(kernel, "init") or not hasattr(kernel, "step"):
+    if not isinstance(kernel, Kernel):
         raise TypeError(f"{name}: {kernel!r} is no kernel; pass one of langevin.samplers, for example SGLD(0.03).")
-    if getattr(kernel, "group", 1) > 1:
+    if kernel.group > 1:
         raise ValueError(f"{name}: {type(kernel).__name__} moves chains in groups; take a kernel of single chains.")
-    if kernel.law().kind == "exact" and not has_density(score):
+    if kernel.requires is HasDensity and not has_density(score):
         raise ValueError(
             f"{name}: {type(kernel).__name__} accepts or rejects by a log density, and this score has none; "
             "take SGLD, or learn an energy."
         )
 
 
-def moved(key: Key, kernel: Any, level: Level, x, inner: int):
+def moved(key: Key, kernel: Any, level: Level | ScoreLevel, x, inner: int):
     """x after `inner` steps of a kernel at one level."""
     words, wrap = noise.words(jax.random.split(key, inner + 1))
     state = kernel.init(wrap(words[0]), x / level.scale, level)
@@ -290,7 +316,7 @@ def _annealed(key, kernel, score, sigmas, start, *, steps, denoise):
     def one(x, words):
         def level(x, now):
             sigma, word = now
-            return moved(wrap(word), kernel, Level(score, sigma, sigma), x, steps), None
+            return moved(wrap(word), kernel, level_of(score, sigma, sigma), x, steps), None
 
         x, _ = lax.scan(level, x, (sigmas, words))
         return x + sigmas[-1] ** 2 * score(x, sigmas[-1]) if denoise else x

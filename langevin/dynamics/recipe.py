@@ -27,13 +27,12 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, report
+from langevin.core.kernel import Kernel, begin, report
 from langevin.core.schedule import at
-from langevin.core.target import look
 from langevin.core.types import Law
 
 
-class Recipe:
+class Recipe(Kernel):
     """Abstract: a subclass has fields step_size, temperature and noise, and states D and √D (Q, Γ if not zero)."""
 
     step_size: Any
@@ -93,7 +92,7 @@ class Recipe:
 
         aux = moved(z)[1]
         position = moved((state.position, aux))[0]
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         memory = self.remember(memory, evaluation.grad)
         new = state._replace(
             position=position, aux=aux, memory=memory, eval=evaluation, feed=feed, count=state.count + 1

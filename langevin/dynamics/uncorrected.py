@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from langevin.core import tree
 from langevin.core.record import record
 from langevin.core.schedule import at
-from langevin.core.target import Exact
+from langevin.core.target import Exact, independent
 
 
 @record
@@ -37,7 +37,7 @@ class Uncorrected(Exact):
     power: Any = 1.0
 
     def log_density(self, position):
-        if tree.size(position) > 1 and not (self.metric.diagonal and getattr(self.target, "independent", False)):
+        if tree.size(position) > 1 and not (self.metric.diagonal and independent(self.target)):
             raise ValueError(
                 "the law without Γ has a closed form in one dimension and for independent coordinates only."
             )
@@ -47,8 +47,8 @@ class Uncorrected(Exact):
         return value / T - self.power * self.metric.tilt(self.metric.geometry(memory, grad, position))
 
 
-class Tilt:
-    """Target → Uncorrected; a class so that laws compare and print."""
+class WithoutGamma:
+    """Target → Uncorrected."""
 
     def __init__(self, metric, temperature, power):
         self.metric, self.temperature, self.power = metric, temperature, power

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from langevin.core.record import positive, record, static
 from langevin.core.types import Eval, PyTree
-from langevin.energy.chains import Note, choose, finite, moved, noted, unnoted
+from langevin.energy.chains import Note, choose, finite, moved, note_of, noted, unnoted
 from langevin.energy.energy import Energy
 from langevin.targets.stream import Stream
 
@@ -57,6 +57,7 @@ class Cooperative(Stream):
     scale: Any = positive(default=1.0)
     order: Literal["replacement", "epoch"] = static(default="epoch")
     stochastic = True
+    note = staticmethod(note_of)
 
     def start(self, key):
         return Feed(Stream.start(self, key), unnoted())
@@ -65,7 +66,7 @@ class Cooperative(Stream):
         """g(z) of many z."""
         return jax.vmap(eqx.combine(weights, self.generator))(z).reshape(len(z), *self.energy.shape)
 
-    def look(self, key, feed: Feed, position) -> tuple[Eval, Feed]:
+    def estimate(self, key, feed: Feed, position) -> tuple[Eval, Feed]:
         k_rows, k_latent, k_move = jax.random.split(key, 3)
         rows, examples = Stream.draw(self, k_rows, feed.rows)
         z = jax.random.normal(k_latent, (len(rows), self.latent))
@@ -84,6 +85,3 @@ class Cooperative(Stream):
         (value, (data, chain)), grad = jax.value_and_grad(gain, has_aux=True)(position)
         note = noted(feed.note, (-jnp.mean(data), -jnp.mean(chain), jnp.std(chain)), self.kernel, go, fine)
         return Eval(value, grad, jnp.asarray(len(rows), jnp.int32)), Feed(examples, note)
-
-    def log_density(self, position):
-        raise NotImplementedError("Cooperative has a gradient and no value.")

@@ -37,7 +37,19 @@ import jax.numpy as jnp
 
 from langevin.core.record import nonnegative, record, static
 from langevin.core.types import Eval, PyTree, State
-from langevin.energy.chains import Buffer, Note, begun, choose, finite, following, moved, noted, opened, unnoted
+from langevin.energy.chains import (
+    Buffer,
+    Note,
+    begun,
+    choose,
+    finite,
+    following,
+    moved,
+    note_of,
+    noted,
+    opened,
+    unnoted,
+)
 from langevin.energy.energy import Energy
 from langevin.targets.stream import Stream
 
@@ -88,6 +100,7 @@ class EnergyLikelihood(Stream):
     entropy: float = static(default=0.0)
     order: Literal["replacement", "epoch"] = static(default="epoch")
     stochastic = True
+    note = staticmethod(note_of)
 
     def __post_init__(self):
         Stream.__post_init__(self)
@@ -113,7 +126,7 @@ class EnergyLikelihood(Stream):
         kept = self.buffer if self.start_at in ("persistent", "replay") else 1
         return Feed(Stream.start(self, k_rows), opened(k_buffer, self.base, kept), unnoted())
 
-    def look(self, key, feed: Feed, weights) -> tuple[Eval, Feed]:
+    def estimate(self, key, feed: Feed, weights) -> tuple[Eval, Feed]:
         """Move the chains on the model with these weights, and compare them with examples."""
         k_rows, k_jitter, k_begin, k_move, k_near = jax.random.split(key, 5)
         model = self.energy.with_weights(jax.lax.stop_gradient(weights))
@@ -142,9 +155,6 @@ class EnergyLikelihood(Stream):
         energies = -jnp.mean(data), -jnp.sum(weight * chain), jnp.std(chain)
         note = noted(feed.note, energies, self.kernel, go, fine)._replace(restarted=jnp.mean((age == 0).astype(float)))
         return Eval(value, grad, jnp.asarray(len(rows), jnp.int32)), Feed(examples, buffer, note)
-
-    def log_density(self, weights):
-        raise NotImplementedError("EnergyLikelihood has a gradient and no value; `evidence` finds log Z of an Energy.")
 
     def _begin(self, key, buffer: Buffer, rows):
         """Starts (chains, …), their age, the slots their ends go to (None: nowhere), and the place in the order."""

@@ -21,11 +21,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from langevin.core import noise
-from langevin.core.callbacks import Progress
+from langevin.core.callbacks import ProgressBar
 from langevin.core.posterior import Posterior
 from langevin.core.provenance import Provenance
 from langevin.core.record import record, replace
 from langevin.core.run import join
+from langevin.core.types import Progress
 from langevin.diagnostics import uncertainty
 from langevin.estimators import files
 from langevin.estimators.columns import Columns, merged, names_of, raw_columns
@@ -162,7 +163,7 @@ class NetworkEstimator(Planned):
         target = self._weighed(model.target, weight[train])
         self.seed_, self.n_rows_, self.plan_, began = seed, len(train), plan, time.perf_counter()
         k_starts, k_fit = jax.random.split(noise.key(seed))
-        bar = (Progress(plan.draws),) if self.verbose else ()
+        bar = (ProgressBar(plan.draws),) if self.verbose else ()
         score = None
         if len(held) >= FEW:
             score = HeldOut(
@@ -337,21 +338,21 @@ class NetworkEstimator(Planned):
 
 
 class _Look:
-    """A visit that shows the estimator as it would be if sampling ended here."""
+    """A callback that shows the estimator as it would be if sampling ended here."""
 
     def __init__(self, estimator: NetworkEstimator, rows: list, watch: Callable[[Any], None], began: float):
         self.estimator, self.rows, self.watch, self.began = estimator, rows, watch, began
         self.pieces: list = []
 
-    def __call__(self, done, kernel, target, states, chunk):
-        if done > 0:
-            self.pieces.append((chunk.kept, chunk.info))
+    def __call__(self, progress: Progress) -> Progress:
+        if progress.done > 0:
+            self.pieces.append((progress.kept, progress.info))
             now = copy.copy(self.estimator)
             now.seconds_ = time.perf_counter() - self.began
             known = Provenance.now(seconds=now.seconds_)
-            now.posterior_ = Posterior(*join(self.pieces), states, kernel, known)
+            now.posterior_ = Posterior(*join(self.pieces), progress.states, progress.kernel, known)
             self.watch(now._calibrated(self.rows))
-        return kernel, target, states
+        return progress
 
 
 @jax.jit

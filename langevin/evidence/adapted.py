@@ -33,7 +33,6 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
 from langevin.core.record import replace
-from langevin.core.target import minibatched
 from langevin.core.types import Key
 from langevin.evidence.base import began, checked, examples
 from langevin.evidence.importance import drawn, log_ratios
@@ -85,7 +84,7 @@ def adapted(
     draws: of the best proposal, that make the estimate; None for 10 N.
     share: of N, the effective size of weights at which β is set.
     """
-    if minibatched(target):
+    if target.stochastic:
         raise ValueError("adapted: the target looks at mini-batches, whose weights are not exact; use `midpoint`.")
     d = tree.size(jax.tree.map(lambda u: u[0], checked(base).exact(jax.random.key(0), 1)))
     k_learn, k_last = jax.random.split(key)

@@ -33,7 +33,6 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise, tree
 from langevin.core.record import record
-from langevin.core.target import minibatched
 from langevin.core.types import Key, PyTree, Scalar
 from langevin.evidence.base import Normal, began, examples
 from langevin.evidence.ladder import rungs
@@ -153,7 +152,7 @@ def dais(
     surrogate: Any = None,
 ) -> Evidence:
     """log Z by differentiable annealing on all data; steps fit the curvature at the mode if none are given."""
-    if minibatched(target):
+    if target.stochastic:
         raise ValueError(
             "dais: the target looks at mini-batches, whose noise keeps this bound from log Z; "
             "use `midpoint`, or `stochastic_dais` to see it."

@@ -19,7 +19,6 @@ from typing import Any
 
 import jax
 
-from langevin.core.target import minibatched
 from langevin.core.types import Key, PyTree
 from langevin.evidence.base import checked
 from langevin.evidence.types import Evidence
@@ -60,7 +59,7 @@ def log_evidence(
     how: what the method takes: ladder, kernel, particles …
     """
     if method == "auto":
-        method = "midpoint" if minibatched(target) else "adapted"
+        method = "midpoint" if target.stochastic else "adapted"
     if method not in METHODS:
         raise ValueError(f"evidence: there is no method {method!r}; there are {', '.join(METHODS)}.")
     function = getattr(importlib.import_module(f"langevin.evidence.{METHODS[method]}"), method)

@@ -35,7 +35,6 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise, tree
 from langevin.core.record import record
-from langevin.core.target import minibatched
 from langevin.core.types import Key, Scalar
 from langevin.evidence.base import Normal, began, examples
 from langevin.evidence.dais import Annealing, log_weights, paced
@@ -118,7 +117,7 @@ def ldvi(
     width, depth: of the network.
     parts: what is learned beside it, as in `learned`.
     """
-    if minibatched(target):
+    if target.stochastic:
         raise ValueError(
             "ldvi: the target looks at mini-batches, whose noise keeps this bound from log Z; use `midpoint`."
         )

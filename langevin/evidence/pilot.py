@@ -17,7 +17,6 @@ from langevin.core.advance import MAPPED, advance, chains_of
 from langevin.core.kernel import PerChain, refresh, replace
 from langevin.core.record import record
 from langevin.core.run import begin_all
-from langevin.core.target import minibatched
 from langevin.core.types import Info, Key, Law, PyTree, State
 from langevin.evidence.base import checked
 from langevin.evidence.importance import drawn
@@ -110,7 +109,7 @@ def usable(target: Any, base: Any, kernel: Any = None) -> None:
     """Refuse, in a sentence, what would make the weights wrong."""
     checked(base)
     for part in (target, base):
-        if minibatched(part):
+        if part.stochastic:
             raise ValueError(
                 f"evidence: {type(part).__name__} is mini-batched: steps accepted by estimates leave no rung as it is, "
                 "and the weights would not be valid; take all data (batch=None), or a method for mini-batches."

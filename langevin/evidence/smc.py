@@ -33,7 +33,6 @@ from langevin.core import tree
 from langevin.core.advance import advance
 from langevin.core.record import replace
 from langevin.core.run import begin_all
-from langevin.core.target import minibatched
 from langevin.core.types import Key, PyTree
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.evidence.base import began, examples
@@ -115,7 +114,7 @@ def _kernel(position) -> HMC:
 
 
 def _refused(target, kernel, particles, moves, islands) -> None:
-    if minibatched(target):
+    if target.stochastic:
         raise ValueError("smc: the target looks at mini-batches, whose weights are not exact; use `midpoint`.")
     if kernel is not None and kernel.law().kind != "exact":
         raise ValueError(

@@ -2,7 +2,7 @@ r"""Train networks with settings that work: Adam with a cosine, gradient clippin
 
 `train(key, target, start, steps=…)` climbs a target: a `Loss`, an `EnergyLikelihood`, a `Sum` of several.
 `start` are weights with a leading axis of independent runs. It is a run of `Optimize` like any other, so it can be
-stored, resumed and visited. What comes back has the mean of the weights of every run and the notes along the way.
+stored and resumed, and takes callbacks. It gives the mean of the weights of every run and the notes along the way.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import optax
 
 from langevin.core.run import run
+from langevin.core.target import HasNote
 from langevin.core.types import PyTree, Run, State
-from langevin.energy.chains import Note
 from langevin.samplers.optimize import Optimize
 from langevin.samplers.wrappers.ema import EMA
 
@@ -26,7 +26,7 @@ class Trained(NamedTuple):
     """What training gives; every array has a leading axis of runs.
 
     weights: the running mean of the weights.
-    notes: (run, draw) of `Note`, if the target keeps one, else of the value climbed.
+    notes: (run, draw) of the target's own note, if it keeps one (`HasNote`), else of the value climbed.
     run: all there is: states to go on from, with the buffer of chains in them.
     """
 
@@ -82,15 +82,13 @@ def train(
     kernel = EMA(Optimize(climber(rate, steps, clip, last)), decay)
     draws = steps // thin
     chunk = min(draws, 100 if thin > 1 else 500)
-    found = run(
-        key, kernel, target, start, draws=draws, thin=thin, chunk=chunk, collect=_note, callbacks=callbacks, store=store
-    )
+    collect = target.note if isinstance(target, HasNote) else log_density_of
+    how: dict[str, Any] = dict(thin=thin, chunk=chunk, collect=collect, callbacks=callbacks, store=store)
+    found = run(key, kernel, target, start, draws=draws, **how)
     notes = found.kept if store is None else found.kept.load()
-    for visit in callbacks:
-        if getattr(visit, "stopped", False) and visit.good is not None:
-            found = found._replace(states=visit.good)  # a watchdog gave up: what was well is what there is
     return Trained(found.states.memory.mean, notes, found)
 
 
-def _note(state: State) -> Note | jax.Array:
-    return getattr(state.feed, "note", state.eval.log_density)
+def log_density_of(state: State) -> jax.Array:
+    """The value climbed: what is noted of a target that keeps no note of its own."""
+    return state.eval.log_density

@@ -36,16 +36,15 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, report
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look
 from langevin.core.types import Law
 
 
 @kernel
-class AdaptiveFriction:
+class AdaptiveFriction(Kernel):
     """Langevin dynamics with momentum, damped where the gradient is steep.
 
     step_size: h.
@@ -60,6 +59,7 @@ class AdaptiveFriction:
     friction: float = positive(default=1.0)
     floor: Any = positive(default=1.0)
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.3)
 
     def init(self, key, position, target):
         k_eval, k_aux = jax.random.split(key)
@@ -79,7 +79,7 @@ class AdaptiveFriction:
 
         r = tree.axpy(0.5 * h, state.eval.grad, damped(k_before, state.aux, state.eval.grad))
         position = tree.axpy(h, r, state.position)
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         r = damped(k_after, tree.axpy(0.5 * h, evaluation.grad, r), evaluation.grad)
         new = state._replace(position=position, aux=r, eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new)

@@ -24,16 +24,16 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, metropolis, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, metropolis, report
 from langevin.core.record import nonnegative, positive
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look
+from langevin.core.target import HasDensity
 from langevin.core.types import Law, PyTree, Scalar
 from langevin.dynamics.metrics.truncated import Truncated
 
 
 @kernel
-class AMALA:
+class AMALA(Kernel):
     """Langevin proposals stretched along the gradient, accepted or rejected.
 
     step_size: h; the covariance is 2Th Σ.
@@ -48,6 +48,8 @@ class AMALA:
     drift: float = nonnegative(default=1.0)
     bound: float = positive(default=10.0)
     floor: float = positive(default=1.0)
+    requires = HasDensity
+    audit = audited(step_size=0.05, bound=1.0, floor=0.5)
 
     def init(self, key, position, target):
         return begin(key, position, target)
@@ -73,7 +75,7 @@ class AMALA:
         kick = tree.axpy(zeta, here, tree.scale(jnp.sqrt(self.floor), xi))
         moved = tree.axpy(self.drift * h, here, tree.scale(s, kick))
         position = tree.add(state.position, moved)
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         there = self.cut(evaluation.grad)
         back = tree.scale(-1 / s, tree.axpy(self.drift * h, there, moved))
         error = (state.eval.log_density - evaluation.log_density) / T

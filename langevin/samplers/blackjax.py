@@ -1,8 +1,7 @@
 r"""Any BlackJAX algorithm as a kernel; NUTS is what users expect as the exact reference.
 
 The algorithm's own state is kept in `memory`, its parameters in the fields, so they sweep, tune and serialise like
-any other kernel's. The temperature reaches it as the target p^(1/T). On a mini-batched target it sees the exact
-density.
+any other kernel's. The temperature reaches it as the target p^(1/T).
 
 BlackJAX's stochastic gradient samplers take a gradient estimator and a mini-batch, and T as an argument; `Minibatched`
 drives them as documented. What version 1.7 does with T:
@@ -33,9 +32,9 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.kernel import kernel, report
+from langevin.core.kernel import Audited, Kernel, audited, kernel, report
 from langevin.core.record import positive, record, static
-from langevin.core.target import look
+from langevin.core.target import HasBatches, HasDensity, examples
 from langevin.core.types import Eval, Law, State
 
 
@@ -47,10 +46,11 @@ def _import():
     return blackjax
 
 
-class _Adapted:
+class _Adapted(Kernel):
     """What both kernels share: BlackJAX's (init, step) around a log density."""
 
     temperature: Any
+    requires = HasDensity
 
     def algorithm(self, log_density, position) -> Any:
         raise NotImplementedError
@@ -81,7 +81,7 @@ class _Adapted:
         grad = getattr(inner, "logdensity_grad", None)
         value = target.log_density(position) if value is None else value * self.temperature
         grad = tree.zeros_like(position) if grad is None else tree.scale(self.temperature, grad)
-        return Eval(jnp.asarray(value), grad, jnp.asarray(getattr(target, "n", 1), jnp.int32))
+        return Eval(jnp.asarray(value), grad, jnp.asarray(examples(target), jnp.int32))
 
 
 @kernel
@@ -98,6 +98,7 @@ class NUTS(_Adapted):
     temperature: float = positive(default=1.0)
     inverse_mass: Any = None
     max_doublings: int = static(default=10)
+    audit = audited(step_size=0.4, max_doublings=4)
 
     def algorithm(self, log_density, position):
         mass = jnp.ones(tree.size(position)) if self.inverse_mass is None else jnp.asarray(self.inverse_mass)
@@ -121,6 +122,14 @@ class BlackJAX(_Adapted):
     parameters: Any = None
     temperature: float = positive(default=1.0)
     options: tuple = static(default=())
+    audit = Audited(
+        {
+            "mala": lambda: adapted("mala", step_size=0.1),
+            "sgld": lambda: adapted("sgld", step_size=0.05),
+            "sghmc": lambda: adapted("sghmc", step_size=0.1),
+            "sgnht": lambda: adapted("sgnht", step_size=0.1, alpha=2.0),
+        }
+    )
 
     def algorithm(self, log_density, position):
         builder: Callable | None = getattr(_import(), self.name, None)
@@ -137,7 +146,7 @@ class BlackJAX(_Adapted):
 
 
 @record
-class Minibatched:
+class Minibatched(Kernel):
     """A stochastic gradient sampler of BlackJAX, driven by the target's own mini-batches.
 
     BlackJAX does not hand out the evaluations it makes, so `eval` is that of the start and `log_density` reads 0, or
@@ -153,8 +162,7 @@ class Minibatched:
     step_size: float = positive(default=1e-3)
     temperature: float = positive(default=1.0)
     options: tuple = static(default=())
-
-    group = 1
+    requires = HasBatches
 
     def _algorithm(self, target):
         grad = lambda position, batch: target.evaluate(batch, position).grad
@@ -164,7 +172,7 @@ class Minibatched:
         k_start, k_look, k_init = jax.random.split(key, 3)
         inner = self._algorithm(target).init(position, k_init)
         inner = jax.tree.map(lambda u: jnp.asarray(u, jnp.result_type(u)), inner)
-        evaluation, feed = look(k_look, target, target.start(k_start), position)
+        evaluation, feed = target.estimate(k_look, target.start(k_start), position)
         evaluation = evaluation._replace(log_density=jnp.zeros_like(evaluation.log_density))
         return State(position, (), inner, evaluation, feed, jnp.zeros((), jnp.int32))
 

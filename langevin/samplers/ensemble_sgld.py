@@ -29,16 +29,15 @@ import jax.numpy as jnp
 
 from langevin.core import noise
 from langevin.core.advance import MAPPED
-from langevin.core.kernel import begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, report
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look
 from langevin.core.types import Law
 
 
 @kernel
-class EnsembleSGLD:
+class EnsembleSGLD(Kernel):
     """Langevin dynamics in a metric from the other chains' gradients.
 
     step_size: h.
@@ -53,6 +52,7 @@ class EnsembleSGLD:
     floor: float = positive(default=1.0)
     group: int = static(default=4)
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.05)
 
     def __post_init__(self):
         if self.group < 2:
@@ -85,7 +85,7 @@ class EnsembleSGLD:
             state.eval.grad,
             xi,
         )
-        one = lambda key, feed, position: look(key, target, feed, position)
+        one = lambda key, feed, position: target.estimate(key, feed, position)
         evaluation, feed = jax.vmap(one)(jax.random.split(k_eval, self.group), state.feed, position)
         new = state._replace(position=position, eval=evaluation, feed=feed, count=state.count + 1)
         return new, jax.vmap(report, (MAPPED,))(new)

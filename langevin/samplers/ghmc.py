@@ -19,16 +19,17 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.kernel import begin, kernel, metropolis, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, metropolis, report
 from langevin.core.record import nonnegative, positive
 from langevin.core.schedule import Schedule, at
+from langevin.core.target import HasDensity, evaluator
 from langevin.core.types import Law
 from langevin.dynamics.integrators import INTEGRATORS, Phase, integrate
 from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
 
 
 @kernel
-class GHMC:
+class GHMC(Kernel):
     """One leapfrog step at a time with a momentum that persists, accepted or rejected.
 
     step_size: h of the leapfrog.
@@ -41,6 +42,8 @@ class GHMC:
     temperature: Schedule = positive(default=1.0)
     gamma: float = nonnegative(default=0.9)
     metric: Metric = IdentityMetric()
+    requires = HasDensity
+    audit = audited(step_size=0.5, gamma=0.8)
 
     def __post_init__(self):
         if not isinstance(self.gamma, jax.Array) and not self.gamma < 1:
@@ -54,8 +57,7 @@ class GHMC:
     def step(self, key, state, target):
         k_draw, k_momentum, k_accept = jax.random.split(key, 3)
         h, T = at(self.step_size, state.count), at(self.temperature, state.count)
-        batch, feed = target.draw(k_draw, state.feed)
-        evaluate = lambda position: target.evaluate(batch, position)
+        evaluate, feed = evaluator(k_draw, target, state.feed)
         fresh = self.metric.momentum(k_momentum, state.position)
         p = tree.axpy(jnp.sqrt(T * (1 - self.gamma**2)), fresh, tree.scale(self.gamma, state.aux))
         start = Phase(state.position, p, state.eval)

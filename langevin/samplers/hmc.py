@@ -17,16 +17,17 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.kernel import begin, kernel, metropolis, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, metropolis, report
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
+from langevin.core.target import HasDensity, evaluator
 from langevin.core.types import Law
 from langevin.dynamics.integrators import INTEGRATORS, Phase, integrate
 from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
 
 
 @kernel
-class HMC:
+class HMC(Kernel):
     """Trajectories of Hamiltonian dynamics, accepted or rejected.
 
     step_size: h of the integrator.
@@ -43,6 +44,8 @@ class HMC:
     metric: Metric = IdentityMetric()
     n_leapfrog: int = static(default=10)
     integrator: str = static(default="verlet")
+    requires = HasDensity
+    audit = audited(step_size=0.3, n_leapfrog=4)
 
     def __post_init__(self):
         if self.integrator not in INTEGRATORS:
@@ -55,8 +58,7 @@ class HMC:
         k_draw, k_momentum, k_jitter, k_accept = jax.random.split(key, 4)
         T = at(self.temperature, state.count)
         h = at(self.step_size, state.count) * (1 + self.jitter * jax.random.uniform(k_jitter, minval=-1.0))
-        batch, feed = target.draw(k_draw, state.feed)
-        evaluate = lambda position: target.evaluate(batch, position)
+        evaluate, feed = evaluator(k_draw, target, state.feed)
         p0 = tree.scale(jnp.sqrt(T), self.metric.momentum(k_momentum, state.position))
         coefficients = INTEGRATORS[self.integrator]
         start = Phase(state.position, p0, state.eval)

@@ -19,16 +19,17 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.kernel import begin, kernel, metropolis, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, metropolis, report
 from langevin.core.record import positive
 from langevin.core.schedule import Schedule, at
+from langevin.core.target import HasDensity, evaluator
 from langevin.core.types import Law
 from langevin.dynamics.integrators import INTEGRATORS, Phase, integrate
 from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
 
 
 @kernel
-class MALA:
+class MALA(Kernel):
     """Langevin proposals, accepted or rejected.
 
     step_size: h, as in SGLD; the leapfrog step is √(2h).
@@ -39,6 +40,8 @@ class MALA:
     step_size: Schedule = positive(default=1e-2)
     temperature: Schedule = positive(default=1.0)
     metric: Metric = IdentityMetric()
+    requires = HasDensity
+    audit = audited(step_size=0.1)
 
     def init(self, key, position, target):
         return begin(key, position, target)
@@ -46,8 +49,7 @@ class MALA:
     def step(self, key, state, target):
         k_draw, k_momentum, k_accept = jax.random.split(key, 3)
         h, T = at(self.step_size, state.count), at(self.temperature, state.count)
-        batch, feed = target.draw(k_draw, state.feed)
-        evaluate = lambda position: target.evaluate(batch, position)
+        evaluate, feed = evaluator(k_draw, target, state.feed)
         p0 = tree.scale(jnp.sqrt(T), self.metric.momentum(k_momentum, state.position))
         start = Phase(state.position, p0, state.eval)
         end = integrate(INTEGRATORS["verlet"], evaluate, self.metric.velocity, start, jnp.sqrt(2 * h), 1)

@@ -19,9 +19,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from langevin.core import noise
-from langevin.core.kernel import begin, kernel, metropolis, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, metropolis, report
 from langevin.core.record import positive, static
 from langevin.core.schedule import Schedule, at
+from langevin.core.target import HasDensity, evaluator
 from langevin.core.types import Law
 from langevin.dynamics.integrators import INTEGRATORS
 from langevin.dynamics.isokinetic import Point, glide, refreshed, uniform
@@ -31,7 +32,7 @@ LONGEST = 1 << 10  # integrator steps: a bound on n where L/ε is absurd
 
 
 @kernel
-class MAMS:
+class MAMS(Kernel):
     """Trajectories at constant speed, accepted or rejected.
 
     step_size: ε, a length in θ (in φ if there is a metric).
@@ -48,6 +49,8 @@ class MAMS:
     temperature: Schedule = positive(default=1.0)
     metric: Metric = IdentityMetric()
     integrator: str = static(default="mclachlan")
+    requires = HasDensity
+    audit = audited(step_size=1.0, length=4.0)
 
     def __post_init__(self):
         if self.integrator not in INTEGRATORS:
@@ -59,10 +62,9 @@ class MAMS:
     def step(self, key, state, target):
         k_draw, k_velocity, k_forget, k_accept = jax.random.split(key, 4)
         h, L, T = (at(v, state.count) for v in (self.step_size, self.length, self.temperature))
-        batch, feed = target.draw(k_draw, state.feed)
+        evaluate, feed = evaluator(k_draw, target, state.feed)
         coefficients = INTEGRATORS[self.integrator]
         n = jnp.clip(jnp.ceil(2 * spread(state.count) * L / h), 1, LONGEST).astype(jnp.int32)
-        evaluate = lambda position: target.evaluate(batch, position)
         words, wrap = noise.words(k_forget)
 
         def forgetful(i, half, point):

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import jax
 
-from langevin.core.kernel import begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, report
 from langevin.core.record import positive, static
 from langevin.core.schedule import Schedule, at
+from langevin.core.target import evaluator
 from langevin.core.types import Law
 from langevin.dynamics.integrators import INTEGRATORS
 from langevin.dynamics.isokinetic import Point, glide, refreshed, uniform
@@ -26,7 +27,7 @@ from langevin.dynamics.mass import IdentityMetric, Metric
 
 
 @kernel
-class MCLMC:
+class MCLMC(Kernel):
     """Motion at constant speed that turns with the gradient and slowly forgets its direction.
 
     step_size: ε, a length in θ (in φ if there is a metric).
@@ -41,6 +42,7 @@ class MCLMC:
     temperature: Schedule = positive(default=1.0)
     metric: Metric = IdentityMetric()
     integrator: str = static(default="mclachlan")
+    audit = audited(step_size=0.3, length=2.0)
 
     def __post_init__(self):
         if self.integrator not in INTEGRATORS:
@@ -53,10 +55,9 @@ class MCLMC:
     def step(self, key, state, target):
         k_before, k_draw, k_after = jax.random.split(key, 3)
         h, L, T = (at(v, state.count) for v in (self.step_size, self.length, self.temperature))
-        batch, feed = target.draw(k_draw, state.feed)
+        evaluate, feed = evaluator(k_draw, target, state.feed)
         coefficients = INTEGRATORS[self.integrator]
         start = Point(state.position, refreshed(k_before, state.aux, h / 2, L), state.eval)
-        evaluate = lambda position: target.evaluate(batch, position)
         end, error = glide(coefficients, evaluate, self.metric, start, h, T)
         velocity = refreshed(k_after, end.velocity, h / 2, L)
         new = state._replace(position=end.position, aux=velocity, eval=end.eval, feed=feed, count=state.count + 1)

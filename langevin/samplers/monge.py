@@ -16,7 +16,7 @@ Rensmeyer & Niggemann (2024), On the convergence of locally adaptive and scalabl
 
 from __future__ import annotations
 
-from langevin.core.kernel import kernel
+from langevin.core.kernel import audited, kernel
 from langevin.core.record import nonnegative, static
 from langevin.dynamics.metrics.monge import MongeMetric
 from langevin.dynamics.riemann import Riemann
@@ -32,6 +32,7 @@ class Monge(Riemann):
 
     alpha: float = nonnegative(default=1.0)
     decay: float = static(default=0.0)
+    audit = audited(step_size=0.05, alpha=0.3, variants={"none": dict(step_size=0.05, alpha=1.0, correction="none")})
 
     @property
     def metric(self) -> MongeMetric:

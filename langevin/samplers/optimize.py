@@ -15,20 +15,20 @@ import jax
 import optax
 
 from langevin.core import tree
-from langevin.core.kernel import begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, report
 from langevin.core.record import static
-from langevin.core.target import look
 from langevin.core.types import Law
 
 
 @kernel
-class Optimize:
+class Optimize(Kernel):
     """Gradient ascent with an Optax optimizer.
 
     optimizer: an optax.GradientTransformation; build it once, a new object compiles anew.
     """
 
     optimizer: optax.GradientTransformation = static(default=optax.adam(1e-3))
+    audit = audited(excluded="it samples no distribution: the chain goes to a mode")
 
     def init(self, key, position, target):
         return begin(key, position, target, memory=self.optimizer.init(position))
@@ -37,7 +37,7 @@ class Optimize:
         descent = tree.scale(-1.0, state.eval.grad)
         updates, memory = self.optimizer.update(descent, state.memory, state.position)
         position = jax.tree.map(lambda u, v: (u + v).astype(u.dtype), state.position, updates)
-        evaluation, feed = look(key, target, state.feed, position)
+        evaluation, feed = target.estimate(key, state.feed, position)
         new = state._replace(position=position, memory=memory, eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new)
 

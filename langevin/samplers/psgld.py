@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from langevin.core.kernel import kernel
+from langevin.core.kernel import audited, kernel
 from langevin.core.record import positive, static
 from langevin.dynamics.metrics.diagonal import RMS
 from langevin.dynamics.riemann import Riemann
@@ -39,6 +39,7 @@ class PSGLD(Riemann):
     floor: Any = positive(default=1.0)
     form: Literal["smooth", "li"] = static(default="smooth")
     decay: float = static(default=0.0)
+    audit = audited(step_size=0.05, variants={"none": dict(step_size=0.02, floor=0.3, correction="none")})
 
     @property
     def metric(self) -> RMS:

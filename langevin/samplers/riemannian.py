@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from langevin.core.kernel import kernel
+from langevin.core.kernel import audited, kernel
 from langevin.dynamics.metrics.diagonal import RMS
 from langevin.dynamics.riemann import Riemann
 
@@ -29,3 +29,4 @@ class Riemannian(Riemann):
     """
 
     metric: Any = RMS()
+    audit = audited(step_size=0.05)

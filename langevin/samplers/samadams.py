@@ -34,16 +34,15 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, report
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look
 from langevin.core.types import Law, State
 
 
 @kernel
-class SamAdams:
+class SamAdams(Kernel):
     """Langevin dynamics with momentum on a clock that slows where gradients are large; draws are weighted.
 
     step_size: h, the step on the clock τ.
@@ -66,6 +65,7 @@ class SamAdams:
     fastest: float = positive(default=10.0)
     power: float = positive(default=0.25)
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.2, friction=2.0)
 
     def monitor(self, grad):
         """|g|²/(d s²)."""
@@ -94,7 +94,7 @@ class SamAdams:
         position = tree.axpy(0.5 * dt, r, state.position)
         r = tree.axpy(jnp.sqrt(T * (1 - c**2)), noise.like(k_noise, r, self.noise), tree.scale(c, r))
         position = tree.axpy(0.5 * dt, r, position)
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         r = tree.axpy(0.5 * dt, evaluation.grad, r)
         zeta = relaxed(zeta, evaluation.grad)
         new = State(position, r, zeta, evaluation, feed, state.count + 1)

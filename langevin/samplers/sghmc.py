@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import kernel
+from langevin.core.kernel import audited, kernel
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
@@ -49,6 +49,7 @@ class SGHMC(Recipe):
     friction: float = positive(default=1.0)
     noise_estimate: Any = nonnegative(default=0.0)
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.1, friction=2.0)
 
     def auxiliary(self, key, position):
         return tree.scale(jnp.sqrt(at(self.temperature, jnp.zeros((), jnp.int32))), noise.like(key, position))

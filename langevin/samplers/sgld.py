@@ -15,7 +15,7 @@ Milstein & Tretyakov (2004), Stochastic Numerics for Mathematical Physics, §2.1
 
 from __future__ import annotations
 
-from langevin.core.kernel import kernel
+from langevin.core.kernel import audited, kernel
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule
@@ -34,6 +34,7 @@ class SGLD(Recipe):
     step_size: Schedule = positive(default=1e-3)
     temperature: Schedule = nonnegative(default=1.0)
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.05, variants={"rademacher": dict(step_size=0.05, noise="rademacher")})
 
     def D(self, z, memory, v):
         return v

@@ -18,7 +18,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import kernel
+from langevin.core.kernel import audited, kernel
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
@@ -39,6 +39,7 @@ class SGNHT(Recipe):
     temperature: Schedule = nonnegative(default=1.0)
     diffusion: float = positive(default=1.0)
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.1, diffusion=2.0)
 
     def auxiliary(self, key, position):
         T = at(self.temperature, jnp.zeros((), jnp.int32))

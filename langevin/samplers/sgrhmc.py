@@ -38,11 +38,10 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, report, warn_once
+from langevin.core.kernel import Kernel, audited, begin, kernel, report, warn_once
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look, minibatched
 from langevin.core.types import Law
 from langevin.dynamics import divergence
 
@@ -50,7 +49,7 @@ Correction = Literal["none", "exact", "hutchinson", "rfd"]
 
 
 @kernel
-class SGRHMC:
+class SGRHMC(Kernel):
     """Langevin dynamics with momentum in a metric that follows the gradient.
 
     step_size: h.
@@ -69,6 +68,7 @@ class SGRHMC:
     correction: Correction = static(default="rfd")
     metric_batch: float = static(default=1 / 8)
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.15)
 
     def __post_init__(self):
         if self.correction not in get_args(Correction):
@@ -91,14 +91,14 @@ class SGRHMC:
         xi = noise.like(k_noise, state.aux, self.noise)
         r = jax.tree.map(lambda r, *rest: kicked(r, *rest).astype(r.dtype), state.aux, S, state.eval.grad, gamma, xi)
         position = tree.axpy(h, tree.mul(S, r), state.position)
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         new = state._replace(position=position, aux=r, eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new, n_grad=1 + looks, n_data=evaluation.n_data + looks * n_data)
 
     def metric(self, key, state, target):
         """S, Γ̂, how many more looks they took, and the examples in each."""
         k_draw, k_probe = jax.random.split(key)
-        own, position, grad = minibatched(target), state.position, state.eval.grad
+        own, position, grad = target.stochastic, state.position, state.eval.grad
         batch, _ = target.draw(k_draw, state.feed, fraction=self.metric_batch if own else 1.0)
         looked = target.evaluate(batch, position) if own else state.eval
         root = lambda grad: jax.tree.map(lambda g: (g**2 + self.floor**2) ** -0.25, grad)

@@ -17,7 +17,7 @@ Rensmeyer & Niggemann (2024), On the convergence of locally adaptive and scalabl
 
 from __future__ import annotations
 
-from langevin.core.kernel import kernel
+from langevin.core.kernel import audited, kernel
 from langevin.core.record import positive, static
 from langevin.dynamics.metrics.kronecker import Kronecker
 from langevin.dynamics.riemann import Riemann
@@ -37,6 +37,7 @@ class Shampoo(Riemann):
     decay: float = static(default=0.0)
     interval: int = static(default=1)
     largest: int = static(default=512)
+    audit = audited(step_size=0.05, epsilon=1.0, largest=4)  # a root of a 50 × 50 matrix a step is slow
 
     @property
     def metric(self) -> Kronecker:

@@ -26,17 +26,17 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.kernel import begin, kernel, metropolis, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, metropolis, report
 from langevin.core.record import positive
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look
+from langevin.core.target import HasDensity
 from langevin.core.types import Law
 from langevin.dynamics.mass import IdentityMetric, Metric, kinetic
 from langevin.dynamics.metrics.truncated import Truncated
 
 
 @kernel
-class TMALA:
+class TMALA(Kernel):
     """MALA with a drift cut at a length; for targets whose gradient grows faster than their distance.
 
     step_size: h, as in SGLD and MALA.
@@ -49,6 +49,8 @@ class TMALA:
     temperature: Schedule = positive(default=1.0)
     bound: float = positive(default=1000.0)
     metric: Metric = IdentityMetric()
+    requires = HasDensity
+    audit = audited(step_size=0.1, bound=2.0)
 
     def init(self, key, position, target):
         return begin(key, position, target)
@@ -65,7 +67,7 @@ class TMALA:
         p = tree.scale(jnp.sqrt(T), self.metric.momentum(k_momentum, state.position))
         half = tree.axpy(0.5 * eps, self.cut(state.eval.grad), p)
         position = tree.axpy(eps, self.metric.velocity(half), state.position)
-        evaluation, feed = look(k_eval, target, state.feed, position)
+        evaluation, feed = target.estimate(k_eval, state.feed, position)
         back = tree.axpy(0.5 * eps, self.cut(evaluation.grad), half)
         rise = state.eval.log_density - evaluation.log_density
         error = (rise + kinetic(self.metric, back) - kinetic(self.metric, p)) / T

@@ -20,16 +20,15 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin, kernel, report
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
-from langevin.core.target import look
 from langevin.core.types import Law
 
 
 @kernel
-class Underdamped:
+class Underdamped(Kernel):
     """Langevin dynamics with momentum, split into exactly solvable parts.
 
     step_size: h.
@@ -44,6 +43,7 @@ class Underdamped:
     friction: float = positive(default=1.0)
     scheme: str = static(default="BAOAB")
     noise: Noise = static(default="normal")
+    audit = audited(step_size=0.3, friction=2.0)
 
     def __post_init__(self):
         if set(self.scheme) != set("ABO"):
@@ -69,11 +69,11 @@ class Underdamped:
                 r = tree.axpy(jnp.sqrt(T * (1 - c**2)), xi, tree.scale(c, r))
             else:
                 if moved:
-                    evaluation, feed = look(next(keys), target, feed, position)
+                    evaluation, feed = target.estimate(next(keys), feed, position)
                     moved, n_grad = False, n_grad + 1
                 r = tree.axpy(share["B"], evaluation.grad, r)
         if moved and self.scheme[0] == "B":
-            evaluation, feed = look(next(keys), target, feed, position)
+            evaluation, feed = target.estimate(next(keys), feed, position)
             n_grad += 1
         new = state._replace(position=position, aux=r, eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new, n_grad=n_grad)

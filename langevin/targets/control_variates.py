@@ -7,10 +7,10 @@ of O(1). With H(a) = Σ ∇²l_i(a) known the second order is taken out as well,
 
     ĝ(θ) = ∇log π(θ) + G(a) + H(a)δ + (N/n) Σ_{i∈b} [∇l_i(θ) − ∇l_i(a) − ∇²l_i(a)δ],
 
-and the variance is O(|δ|⁴). With a fixed at the posterior mode this is SGLD-CV (`variates`); with a moved to the
-present position now and then it is SVRG (`Recenter`). The anchor, L(a) and G(a) live in the feed, one of each a chain.
-Every example of a batch is evaluated at θ and at a, so n_data counts it twice, and thrice with its second order; the
-full sums of a re-centring, N more examples a chain, are not in Info.
+and the variance is O(|δ|⁴). With a fixed at the posterior mode this is SGLD-CV (`control_variates`); with a moved to
+the present position now and then it is SVRG (`Recenter`). The anchor, L(a) and G(a) live in the feed, one of each a
+chain. Every example of a batch is evaluated at θ and at a, so n_data counts it twice, and thrice with its second order;
+the full sums of a re-centring, N more examples a chain, are not in Info.
 
 References
 ----------
@@ -30,7 +30,8 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import sharding, tree
 from langevin.core.record import record
-from langevin.core.types import Batch, Eval, Key, PyTree, Scalar, State
+from langevin.core.target import Derived, HasLikelihood, need
+from langevin.core.types import Batch, Eval, Key, Progress, PyTree, Scalar
 from langevin.targets.stream import BLOCK
 
 
@@ -44,7 +45,7 @@ class Anchored(NamedTuple):
 
 
 @record
-class ControlVariates:
+class ControlVariates(Derived):
     """A posterior whose mini-batches are corrected at an anchor; made by `control_variates(target, anchor)`.
 
     target: the posterior, with `prior`, `likelihood`, `data` and `n`, such as Bayes.
@@ -97,12 +98,7 @@ class ControlVariates:
 
 def control_variates(target, anchor: PyTree, *, hessian: Any = None) -> ControlVariates:
     """The target with control variates at `anchor`, of second order with a Hessian; all data are looked at once."""
-    missing = [name for name in ("prior", "likelihood", "data", "n") if not hasattr(target, name)]
-    if missing:
-        raise TypeError(
-            f"variates: needs a target with prior, likelihood, data and n, such as Bayes, but {type(target).__name__} "
-            f"has no {missing[0]}."
-        )
+    need(target, HasLikelihood, "control_variates")
     anchor = jax.tree.map(lambda u: jnp.asarray(u, jnp.result_type(u)), anchor)  # not weakly typed
     value, grad = _sums(target, anchor)
     return ControlVariates(target, anchor, value, grad, hessian)
@@ -116,9 +112,9 @@ def _second(apart: PyTree, first: tuple, slope: tuple) -> tuple:
 
 
 class Recenter:
-    """A visit that moves every chain's anchor to its present position about every `every` draws: SVRG.
+    """A callback that moves every chain's anchor to its present position about every `every` draws: SVRG.
 
-    Visits come between chunks, so the anchors move at the first end of a chunk after each multiple of `every`; the
+    Callbacks come between chunks, so the anchors move at the first end of a chunk after each multiple of `every`; the
     evaluation kept in the state stays as it was and is replaced at the next step.
     """
 
@@ -127,23 +123,23 @@ class Recenter:
             raise ValueError(f"Recenter: every is {every}; it must be 1 or more.")
         self.every = every
 
-    def __call__(self, done, kernel, target, states: State, chunk):
+    def __call__(self, progress: Progress) -> Progress:
+        target, states = progress.target, progress.states
         if not isinstance(target, ControlVariates):
-            raise TypeError(
-                f"Recenter: the target must be made by `variates`, outermost, but it is {type(target).__name__}."
-            )
+            name = type(target).__name__
+            raise TypeError(f"Recenter: the target must be made by `control_variates`, outermost, but it is {name}.")
         if target.hessian is not None:
             raise ValueError(
-                "Recenter: the Hessian of the variates is that of one anchor; leave it out to move anchors."
+                "Recenter: the Hessian of control variates is that of one anchor; leave it out to move anchors."
             )
-        before = done - chunk.info.ok.shape[1]
-        if done // self.every == before // self.every:
-            return kernel, target, states
+        before = progress.done - progress.info.ok.shape[1]
+        if progress.done // self.every == before // self.every:
+            return progress
         chains = jax.tree.leaves(states.position)[0].shape[0]
         layout = sharding.layout(states.position, chains)
         value, grad = _sums_all(target.target, states.position, layout=layout)
         feed = states.feed._replace(anchor=states.position, log_likelihood=value, grad=grad)
-        return kernel, target, states._replace(feed=feed)
+        return progress._replace(states=states._replace(feed=feed))
 
 
 def full_sums(target, position: PyTree) -> tuple[Scalar, PyTree]:

@@ -15,11 +15,12 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from langevin.core.record import record
+from langevin.core.target import Derived
 from langevin.core.types import Eval
 
 
 @record
-class Noisy:
+class Noisy(Derived):
     """An exact target seen through noise.
 
     target: the exact target.
@@ -36,9 +37,6 @@ class Noisy:
 
     def log_density(self, position):
         return self.target.log_density(position)
-
-    def start(self, key):
-        return ()
 
     def draw(self, key, feed, *, fraction=1.0):
         # two: the noise, and what the halves differ by

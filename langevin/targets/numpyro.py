@@ -23,11 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.record import record, static
+from langevin.core.target import Batched
 from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
 
 
 @record
-class Model:
+class Model(Batched):
     """A NumPyro model; made by `from_numpyro`.
 
     model: the model, a function.

@@ -20,9 +20,9 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 
 from langevin.core.record import record
-from langevin.core.target import Target
+from langevin.core.target import Batched, Derived, HasPrior, Target, need
 from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
-from langevin.targets.tempered import blend, likelihood_to, need_prior
+from langevin.targets.tempered import blend, likelihood_to
 
 
 @runtime_checkable
@@ -57,14 +57,14 @@ class Annealed:
     target: Any
 
     def __post_init__(self):
-        need_prior(self.target, "Annealed")
+        need(self.target, HasPrior, "Annealed")
 
     def at(self, beta) -> Powered:
         return Powered(self.target, beta)
 
 
 @record
-class Between:
+class Between(Batched):
     """base^{1−β} target^β; its feed and batches are pairs, and n_data counts both ends.
 
     base: the target at β = 0.
@@ -75,6 +75,14 @@ class Between:
     base: Any
     target: Any
     beta: Any = 1.0
+
+    @property
+    def made_of(self) -> tuple[Any, ...]:
+        return self.base, self.target
+
+    @property
+    def stochastic(self) -> bool:
+        return self.base.stochastic or self.target.stochastic
 
     def log_density(self, position: PyTree) -> Scalar:
         return blend(self.beta, self.target.log_density(position), self.base.log_density(position))
@@ -102,7 +110,7 @@ class Between:
 
 
 @record
-class Powered:
+class Powered(Derived):
     """prior · likelihood^β.
 
     target: the target at β = 1; it has `prior`.
@@ -118,14 +126,5 @@ class Powered:
     def log_density(self, position: PyTree) -> Scalar:
         return blend(self.beta, self.target.log_density(position), self.target.prior(position))
 
-    def start(self, key: Key) -> Feed:
-        return self.target.start(key)
-
-    def draw(self, key: Key, feed: Feed, *, fraction: float = 1.0) -> tuple[Batch, Feed]:
-        return self.target.draw(key, feed, fraction=fraction)
-
     def evaluate(self, batch: Batch, position: PyTree) -> Eval:
         return likelihood_to(self.beta, self.target, self.target.evaluate(batch, position), position)
-
-    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
-        return self.target.parts(batch, n)

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.record import positive, record
-from langevin.core.target import Exact
-from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
+from langevin.core.target import Derived, Exact, independent
+from langevin.core.types import Batch, Eval, Key, PyTree, Scalar
 from langevin.targets.zoo import Banana, Gaussian
 
 BEND = 0.7  # a metric (g² + (0.3 RMS)²)^{−½} without Γ errs by a total variation above 0.25, and is stable at h = 0.005
@@ -79,7 +79,7 @@ class Rotated(Exact):
 
 
 @record
-class Rescaled:
+class Rescaled(Derived):
     """A target on (d,) in another unit of length: x = y / unit, mini-batches included.
 
     target: the target in its own unit.
@@ -90,13 +90,9 @@ class Rescaled:
     unit: float = positive(default=1.0)
 
     @property
-    def n(self) -> int:
-        return self.target.n
-
-    @property
     def independent(self) -> bool:
         """Whether the coordinates are, as far as the target says."""
-        return getattr(self.target, "independent", False)
+        return independent(self.target)
 
     @property
     def mean(self) -> jax.Array:
@@ -115,19 +111,10 @@ class Rescaled:
     def latent(self, position) -> jax.Array:
         return self.target.latent(self.unit * position)
 
-    def start(self, key: Key) -> Feed:
-        return self.target.start(key)
-
-    def draw(self, key: Key, feed: Feed, *, fraction: float = 1.0) -> tuple[Batch, Feed]:
-        return self.target.draw(key, feed, fraction=fraction)
-
     def evaluate(self, batch: Batch, position: PyTree) -> Eval:
         here = self.target.evaluate(batch, self.unit * position)
         value = here.log_density + position.size * jnp.log(self.unit)
         return Eval(value, (self.unit * here.grad).astype(position.dtype), here.n_data)
-
-    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
-        return self.target.parts(batch, n)
 
 
 def chained(d: int, angle: float) -> np.ndarray:

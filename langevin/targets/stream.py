@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from langevin.core.target import Batched
 from langevin.core.types import Batch, Key, PyTree, Scalar
 
 BLOCK = 4096  # examples looked at together when all data are
@@ -32,7 +34,7 @@ class Place(NamedTuple):
     place: jax.Array
 
 
-class Stream:
+class Stream(Batched):
     """Abstract: a record with fields `data`, `batch` and `order`."""
 
     data: PyTree
@@ -41,13 +43,19 @@ class Stream:
 
     def __post_init__(self):
         name = type(self).__name__
-        sizes = {getattr(u, "shape", (None,))[0] for u in jax.tree.leaves(self.data)}
-        if len(sizes) != 1:
+        sizes = {np.shape(u)[0] if np.ndim(u) else None for u in jax.tree.leaves(self.data)}
+        if len(sizes) != 1 or None in sizes:
             raise ValueError(f"{name}: the arrays of `data` have {sorted(map(str, sizes))} examples; they must agree.")
+        if sizes == {0}:
+            raise ValueError(f"{name}: `data` has no examples; a posterior needs one or more.")
         if self.batch is not None and not 1 <= self.batch <= self.n:
             raise ValueError(f"{name}: batch is {self.batch}, but there are {self.n} examples; take 1 to {self.n}.")
         if self.order not in ("replacement", "epoch"):
             raise ValueError(f"{name}: order is {self.order!r}; it must be 'replacement' or 'epoch'.")
+
+    @property
+    def stochastic(self) -> bool:
+        return self.batch is not None
 
     @property
     def n(self) -> int:

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 
 from langevin.core import tree
 from langevin.core.record import record
-from langevin.core.target import look
 from langevin.core.types import Eval, Key, PyTree, Scalar
 
 
@@ -32,11 +31,18 @@ class Sum:
 
     targets: tuple[Any, ...]
     weights: tuple[Any, ...]
-    stochastic = True
 
     def __post_init__(self):
         if len(self.targets) != len(self.weights) or not self.targets:
             raise ValueError(f"Sum: {len(self.targets)} targets and {len(self.weights)} weights; give one of each.")
+
+    @property
+    def made_of(self) -> tuple[Any, ...]:
+        return self.targets
+
+    @property
+    def stochastic(self) -> bool:
+        return any(t.stochastic for t in self.targets)
 
     def log_density(self, position: PyTree) -> Scalar:
         return sum((w * t.log_density(position) for w, t in self._pairs()), jnp.zeros(()))
@@ -44,10 +50,10 @@ class Sum:
     def start(self, key: Key):
         return tuple(t.start(k) for t, k in zip(self.targets, jax.random.split(key, len(self.targets)), strict=True))
 
-    def look(self, key: Key, feed, position: PyTree) -> tuple[Eval, PyTree]:
-        """Every part looks, each at its own stream."""
+    def estimate(self, key: Key, feed, position: PyTree) -> tuple[Eval, PyTree]:
+        """Every part is estimated, each from its own stream."""
         keys = jax.random.split(key, len(self.targets))
-        found = [look(k, t, f, position) for k, t, f in zip(keys, self.targets, feed, strict=True)]
+        found = [t.estimate(k, f, position) for k, t, f in zip(keys, self.targets, feed, strict=True)]
         value, grad = jnp.zeros(()), tree.zeros_like(position)
         for (w, _), (evaluation, _) in zip(self._pairs(), found, strict=True):
             value = value + w * evaluation.log_density

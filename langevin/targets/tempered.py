@@ -19,11 +19,12 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core.record import positive, record, static
-from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
+from langevin.core.target import Derived, HasPrior, need
+from langevin.core.types import Batch, Eval, PyTree, Scalar
 
 
 @record
-class Tempered:
+class Tempered(Derived):
     """A target to the power 1/T, in all or in its likelihood.
 
     target: the target at T = 1.
@@ -39,13 +40,12 @@ class Tempered:
         if self.part not in ("all", "likelihood"):
             raise ValueError(f"Tempered: part is {self.part!r}; it must be 'all' or 'likelihood'.")
         if self.part == "likelihood":
-            need_prior(self.target, 'Tempered: part="likelihood"')
+            need(self.target, HasPrior, 'Tempered: part="likelihood"')
 
-    @property
-    def prior(self):
+    def prior(self, position: PyTree) -> Scalar:
         """The log prior of the tempered target, where the target has one."""
-        inner = self.target.prior
-        return inner if self.part == "likelihood" else lambda position: inner(position) / self.temperature
+        value = self.target.prior(position)
+        return value if self.part == "likelihood" else value / self.temperature
 
     def log_density(self, position: PyTree) -> Scalar:
         value = self.target.log_density(position)
@@ -53,21 +53,12 @@ class Tempered:
             return value / self.temperature
         return blend(1.0 / self.temperature, value, self.target.prior(position))
 
-    def start(self, key: Key) -> Feed:
-        return self.target.start(key)
-
-    def draw(self, key: Key, feed: Feed, *, fraction: float = 1.0) -> tuple[Batch, Feed]:
-        return self.target.draw(key, feed, fraction=fraction)
-
     def evaluate(self, batch: Batch, position: PyTree) -> Eval:
         here = self.target.evaluate(batch, position)
         power = 1.0 / self.temperature
         if self.part == "likelihood":
             return likelihood_to(power, self.target, here, position)
         return Eval(power * here.log_density, jax.tree.map(lambda g: times(power, g), here.grad), here.n_data)
-
-    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
-        return self.target.parts(batch, n)
 
 
 def likelihood_to(power, target, here: Eval, position: PyTree) -> Eval:
@@ -85,11 +76,3 @@ def blend(weight, x, y):
 def times(weight, x):
     """weight·x in the dtype of x; 0·x is 0 whatever x."""
     return jnp.where(jnp.asarray(weight) == 0.0, jnp.zeros_like(x), weight * x).astype(jnp.result_type(x))
-
-
-def need_prior(target, where: str) -> None:
-    """Complain, in one sentence, of a target that does not know its prior."""
-    if not hasattr(target, "prior"):
-        raise TypeError(
-            f"{where} needs a target with a method `prior`, such as Bayes, but {type(target).__name__} has none."
-        )

@@ -31,7 +31,8 @@ import jax.numpy as jnp
 
 from langevin.core import tree
 from langevin.core.record import is_record, record
-from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
+from langevin.core.target import Derived
+from langevin.core.types import Batch, Eval, PyTree, Scalar
 
 LOW, HIGH = -87.0, 80.0  # e^u is a normal float32 between these, with room for sums
 
@@ -147,7 +148,7 @@ class Ordered:
 
 
 @record
-class Transformed:
+class Transformed(Derived):
     """A target with constrained parameters, on free ones.
 
     target: the target of x.
@@ -157,11 +158,9 @@ class Transformed:
     target: Any
     bijections: PyTree
 
-    @property
-    def prior(self):
+    def prior(self, position: PyTree) -> Scalar:
         """The log prior of the free parameters, volume included, where the target has one."""
-        inner = self.target.prior
-        return lambda position: inner(self.constrain(position)) + self.log_det(position)
+        return self.target.prior(self.constrain(position)) + self.log_det(position)
 
     def constrain(self, position: PyTree) -> PyTree:
         """x of u."""
@@ -178,20 +177,11 @@ class Transformed:
     def log_density(self, position: PyTree) -> Scalar:
         return self.target.log_density(self.constrain(position)) + self.log_det(position)
 
-    def start(self, key: Key) -> Feed:
-        return self.target.start(key)
-
-    def draw(self, key: Key, feed: Feed, *, fraction: float = 1.0) -> tuple[Batch, Feed]:
-        return self.target.draw(key, feed, fraction=fraction)
-
     def evaluate(self, batch: Batch, position: PyTree) -> Eval:
         x, pull = jax.vjp(self.constrain, position)
         here = self.target.evaluate(batch, x)
         volume, grad = jax.value_and_grad(self.log_det)(position)
         return Eval(here.log_density + volume, tree.add(pull(here.grad)[0], grad), here.n_data)
-
-    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
-        return self.target.parts(batch, n)
 
 
 def each(fn: Callable, bijections: PyTree, position: PyTree) -> PyTree:

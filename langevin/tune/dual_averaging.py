@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.advance import MAPPED, advance
-from langevin.core.kernel import PerChain, replace, spread
+from langevin.core.kernel import PerChain, Wrapper, replace, spread
 from langevin.core.record import record
-from langevin.core.types import Key, Law, State
+from langevin.core.types import Key, State
 
 
 class Dual(NamedTuple):
@@ -37,7 +37,7 @@ class Dual(NamedTuple):
 
 
 @record
-class Seeking:
+class Seeking(Wrapper):
     """A kernel whose step size moves towards an acceptance rate; the numbers live in `memory`.
 
     kernel: the kernel.
@@ -67,9 +67,6 @@ class Seeking:
         weight = t**-0.75
         dual = Dual(t, gap, log_step, weight * log_step + (1 - weight) * dual.log_mean)
         return new._replace(memory=(new.memory, dual)), info
-
-    def law(self) -> Law:
-        return self.kernel.law()
 
 
 def dual_averaging(

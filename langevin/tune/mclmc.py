@@ -44,10 +44,9 @@ import numpy as np
 
 from langevin.core import tree
 from langevin.core.advance import MAPPED, chains_of
-from langevin.core.kernel import PerChain, replace, spread, warn_once
+from langevin.core.kernel import PerChain, Wrapper, replace, spread, warn_once
 from langevin.core.record import record
-from langevin.core.target import minibatched
-from langevin.core.types import Key, Law, State
+from langevin.core.types import Key, State
 from langevin.dynamics.isokinetic import uniform
 from langevin.dynamics.mass import DiagonalMetric
 from langevin.tune.trajectory import chosen, forgetting, mean, needs, pace, size, watched
@@ -92,7 +91,7 @@ class Wanted:
 
 
 @record
-class Seeking:
+class Seeking(Wrapper):
     """A kernel whose step size moves towards an energy error; the numbers live in `memory`.
 
     kernel: the kernel.
@@ -149,9 +148,6 @@ class Seeking:
         step = jnp.maximum(jnp.minimum(sought.log_step + change, most), -60.0)
         ratio = ratio * jnp.exp(POWER * (step - sought.log_step))
         return Sought(jnp.where(moves, old + w, sought.weight), ratio, step, most, sought.length, low)
-
-    def law(self) -> Law:
-        return self.kernel.law()
 
 
 def tune_mclmc(
@@ -213,7 +209,7 @@ def _checked(kernel, target, states, *, steps, variance, share) -> tuple[float, 
         raise ValueError(f"energy: variance is {variance}; it must be a positive number, or two: at first, at last.")
     if len(share) != 3 or min(share) < 0 or not 0 < sum(share) <= 1 + 1e-6:
         raise ValueError(f"energy: share is {share}; it must be three numbers, none negative, of sum 1 or less.")
-    if minibatched(target):
+    if target.stochastic:
         warn_once(
             "energy: on mini-batches the energy error compares two batches and does not vanish with the step size, "
             "which then falls without end; give the target all its data (batch=None)."

@@ -9,6 +9,7 @@ small as the step size wants it, in every coordinate. On a mini-batched target g
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ def metric_floor(
 ) -> tuple[Any, State]:
     """The kernel with λ_i = share · RMS(g_i) measured along `steps` steps, and the states it got to."""
     if not share > 0:
-        raise ValueError(f"floors: share is {share}; it must be positive, about 0.3 to 1.")
+        raise ValueError(f"metric_floor: share is {share}; it must be positive, about 0.3 to 1.")
     fraction = kernel.own_batch(target) or 1.0
     k_first, *keys = jax.random.split(key, looks + 1)
     kernel = _with(kernel, _roots(_squares(k_first, target, states, fraction=fraction), share))
@@ -59,8 +60,10 @@ def _roots(squares: PyTree, share: float) -> PyTree:
 
 
 def _with(kernel: Any, floor: PyTree) -> Any:
-    if hasattr(kernel, "floor"):
+    own = {f.name for f in dataclasses.fields(kernel)}
+    if "floor" in own:
         return replace(kernel, floor=floor)
-    if not hasattr(getattr(kernel, "metric", None), "floor"):
-        raise ValueError(f"floors: {type(kernel).__name__} has no floor to set; take PSGLD or a metric with one.")
+    if "metric" not in own or "floor" not in {f.name for f in dataclasses.fields(kernel.metric)}:
+        name = type(kernel).__name__
+        raise ValueError(f"metric_floor: {name} has no floor to set; take PSGLD or a metric with one.")
     return replace(kernel, metric=replace(kernel.metric, floor=floor))

@@ -26,7 +26,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
-from langevin.core.kernel import report
+from langevin.core.kernel import Wrapper, report
 from langevin.core.record import record
 from langevin.core.types import Eval, Law, State
 from langevin.dynamics.integrators import INTEGRATORS
@@ -57,7 +57,7 @@ class Sought(NamedTuple):
 
 
 @record
-class Probing:
+class Probing(Wrapper):
     """SMILE that watches its noise and seeks its step size; the numbers live in `memory`.
 
     kernel: SMILE, with its scale.
@@ -97,7 +97,7 @@ class Probing:
         seen = self._seen(seen, x)
         fine = tree.finite((position, evaluation)) & jnp.isfinite(error)
         fine &= (jnp.abs(error) < 20 * jnp.sqrt(self.variance * velocity.size)) | ~probing
-        fine &= state.eval.log_density - evaluation.log_density <= self.kernel.fall
+        fine &= state.eval.log_density - evaluation.log_density <= self.kernel.max_drop
         k_anew = jax.random.fold_in(wrap(words), 3)
         there, here = (position, velocity, evaluation), (state.position, uniform(k_anew, position), state.eval)
         position, velocity, kept = tree.where(fine, there, here)

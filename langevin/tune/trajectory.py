@@ -22,6 +22,7 @@ Geyer (1992), Practical Markov chain Monte Carlo, §3.3.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,10 +33,10 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
 from langevin.core.advance import MAPPED, advance, chains_of
-from langevin.core.kernel import replace
+from langevin.core.kernel import Wrapper, check_fields, replace
 from langevin.core.moments import effective
-from langevin.core.record import is_record, record
-from langevin.core.types import Key, Law, PyTree, State
+from langevin.core.record import record
+from langevin.core.types import Key, PyTree, State
 from langevin.dynamics.integrators import INTEGRATORS
 from langevin.tune.dual_averaging import Seeking
 
@@ -52,7 +53,7 @@ class Spread(NamedTuple):
 
 
 @record
-class Watching:
+class Watching(Wrapper):
     """A kernel that sums up mean and variance of its positions in `memory`.
 
     kernel: the kernel.
@@ -72,9 +73,6 @@ class Watching:
         memory, spread = state.memory
         new, info = self.kernel.step(key, state._replace(memory=memory), target)
         return new._replace(memory=(new.memory, include(spread, new.position))), info
-
-    def law(self) -> Law:
-        return self.kernel.law()
 
 
 def include(spread: Spread, position: PyTree) -> Spread:
@@ -160,12 +158,10 @@ def mean(lengths: np.ndarray, default) -> float:
 
 def needs(name: str, kernel: Any, fields: tuple[str, ...]) -> None:
     """Refuse a kernel without the fields that are to be tuned, or with schedules in their place."""
+    check_fields(kernel, fields, name)
+    values = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
     for field in fields:
-        if not (is_record(kernel) and hasattr(kernel, field)):
-            raise TypeError(
-                f"{name}: {type(kernel).__name__} has no field {field!r}; pass a kernel with {', '.join(fields)}."
-            )
-        if callable(getattr(kernel, field)):
+        if callable(values.get(field)):
             raise TypeError(f"{name}: {field} is a schedule; give it a number to start from.")
 
 

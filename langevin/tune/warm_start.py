@@ -22,7 +22,7 @@ from jax import lax
 
 from langevin.core.record import as_record, record, static
 from langevin.core.run import run
-from langevin.core.types import Key, PyTree, State
+from langevin.core.types import Key, Progress, PyTree, State
 from langevin.samplers.optimize import Optimize
 
 ADAMW = optax.adamw(1e-3, weight_decay=0.0)
@@ -51,29 +51,20 @@ class HeldOut:
         return jnp.sum(lax.map(one, self.data, batch_size=self.block))
 
 
-class Last:
-    """A visit that remembers how far a run has come."""
-
-    done = 0
-
-    def __call__(self, done, kernel, target, states, chunk):
-        self.done = done
-        return kernel, target, states
-
-
 class Best:
-    """A visit that holds every chain's best position and stops when none improves."""
+    """A callback that holds every chain's best position and stops when none improves."""
 
     def __init__(self, score: Callable[[PyTree], jax.Array] | None, patience: int):
         self.score, self.patience = score, patience
         self.positions: PyTree = None
         self.values: np.ndarray | None = None
-        self.stale = 0
+        self.stale, self.done = 0, 0
 
-    def __call__(self, done, kernel, target, states, chunk):
+    def __call__(self, progress: Progress) -> Progress:
+        states, self.done = progress.states, progress.done
         if self.score is None:
             self.positions = states.position
-            return kernel, target, states
+            return progress
         values = np.asarray(_scores(as_record(self.score), states.position))
         values = np.where(np.isfinite(values), values, -np.inf)
         if self.values is None:
@@ -85,7 +76,7 @@ class Best:
             pick = lambda new, old: jnp.where(mask.reshape(-1, *([1] * (new.ndim - 1))), new, old)
             self.positions = jax.tree.map(pick, states.position, self.positions)
             self.values = np.maximum(values, self.values)
-        return None if self.stale >= self.patience else (kernel, target, states)
+        return progress._replace(stop=progress.stop or self.stale >= self.patience)
 
 
 @jax.jit
@@ -106,7 +97,7 @@ def warm_start(
     callbacks: tuple = (),
 ) -> PyTree:
     """Positions (chain, …) after an ascent of at most `steps` steps from each start."""
-    best, last = Best(score, patience), Last()
+    best = Best(score, patience)
     run(
         key,
         Optimize(optimizer),
@@ -115,8 +106,8 @@ def warm_start(
         draws=steps,
         chunk=chunk,
         collect=nothing,
-        callbacks=(best, last, *callbacks),
+        callbacks=(best, *callbacks),
     )
-    if last.done < steps and best.stale < patience and not callbacks:
+    if best.done < steps and best.stale < patience and not callbacks:
         raise KeyboardInterrupt("warm_start: interrupted; nothing was sampled.")
     return best.positions

@@ -38,9 +38,11 @@ from jax.flatten_util import ravel_pytree
 from langevin.core import tree
 from langevin.core.advance import MAPPED, advance, chains_of
 from langevin.core.kernel import PerChain, replace
+from langevin.core.target import HasPrior, provides
 from langevin.core.types import Key, PyTree, State
 from langevin.dynamics.mass import LowRankMetric
 from langevin.samplers.smile import SMILE
+from langevin.targets.stream import Stream
 from langevin.tune.fisher import precision
 from langevin.tune.probing import Probing, apart, halved
 from langevin.tune.trajectory import needs
@@ -77,7 +79,7 @@ def whiten(
     share = _share(target) if share is None else share
     if not 0 < share <= 1:
         raise ValueError(f"whiten: share is {share}; a batch is more than none and at most all of the data.")
-    if prior is None and not hasattr(target, "prior"):
+    if prior is None and not provides(target, HasPrior):
         raise ValueError("whiten: the target does not tell its prior apart; give prior= its precision.")
     k_first, *keys = jax.random.split(key, rounds + 2)
     begin, end = variance if isinstance(variance, tuple) else (variance, variance)
@@ -169,10 +171,9 @@ def _size(metric: LowRankMetric):
 
 
 def _share(target) -> float:
-    batch, n = getattr(target, "batch", None), getattr(target, "n", None)
-    if batch is None or n is None:
+    if not isinstance(target, Stream) or target.batch is None:
         raise ValueError("whiten: the target does not say what share of the data a batch is; give share=.")
-    return batch / n
+    return target.batch / target.n
 
 
 @jax.jit
@@ -193,8 +194,8 @@ def _told(states: State, n: int) -> dict:
 
 
 def _check(kernel, steps: int, rounds: int) -> None:
-    if not isinstance(kernel, SMILE) or kernel.variant != "corrected":
-        raise TypeError("whiten: it tunes SMILE(variant='corrected'); the published variant tunes itself.")
+    if not isinstance(kernel, SMILE):
+        raise TypeError(f"whiten: it tunes SMILE, not {type(kernel).__name__}; pass SMILE(step_size).")
     needs("whiten", kernel, ("step_size", "length", "temperature"))
     if steps < 2 * rounds or rounds < 1:
         raise ValueError(f"whiten: {steps} steps in {rounds} rounds; take at least two steps a round.")

@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec
 
 from langevin.core import noise, sharding
 from langevin.core.advance import _advance, advance
-from langevin.core.kernel import PerChain, replace, report, spread
+from langevin.core.kernel import Kernel, PerChain, replace, report, spread
 from langevin.core.record import as_record, record
 from langevin.core.run import begin_all, run
 from langevin.core.store import Stored
@@ -61,7 +61,7 @@ def alone(net, start):
 
 
 @record
-class Bits:
+class Bits(Kernel):
     """A kernel whose position is the random bits it is given."""
 
     def init(self, key, position, target):
@@ -110,7 +110,7 @@ def test_a_gradient_of_split_data_costs_one_all_reduce(net, start, chains, data,
     states = sharding.chains_over(begin_all(noise.key(0, impl="hash"), KERNEL, target, start), on)
     rest = dict(length=20, thin=1, layout="vmap", accelerated=False)
     key, keep = noise.key(1, impl="hash"), as_record(position_of)
-    text = _advance.lower(key, KERNEL, target, states, keep, None, np.int32(20), **rest).compile().as_text()
+    text = _advance.lower(key, KERNEL, target, states, keep, np.int32(20), **rest).compile().as_text()
     count = lambda name: len(re.findall(rf" {name}(?:-start)?\(", text))
     assert count("all-reduce") == reductions
     assert count("all-gather") == count("all-to-all") == count("collective-permute") == 0

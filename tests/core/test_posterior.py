@@ -179,8 +179,8 @@ def test_more_of_what_is_on_disk_and_to_disk(memory, disk, tmp_path):
 
 
 def test_the_kernel_is_as_visits_left_it(tmp_path):
-    def halve(done, kernel, target, states, chunk):
-        return replace(kernel, step_size=float(kernel.step_size) / 2), target, states
+    def halve(progress):
+        return progress._replace(kernel=replace(progress.kernel, step_size=float(progress.kernel.step_size) / 2))
 
     post = draw(callbacks=(halve,))
     np.testing.assert_allclose(post.kernel.step_size, 0.02 / 8)

@@ -59,10 +59,10 @@ class Failing:
     def __init__(self, at, error=ZeroDivisionError):
         self.at, self.error = at, error
 
-    def __call__(self, done, kernel, target, states, chunk):
-        if done >= self.at:
+    def __call__(self, progress):
+        if progress.done >= self.at:
             raise self.error
-        return kernel, target, states
+        return progress
 
 
 def test_a_stream_to_disk_is_what_is_in_memory(tmp_path, whole):
@@ -115,9 +115,11 @@ def test_resume_with_more_draws_and_other_chunks(tmp_path, whole):
 class Decay:
     """A visit that changes kernel and target: what a checkpoint must remember."""
 
-    def __call__(self, done, kernel, target, states, chunk):
+    def __call__(self, progress):
+        kernel, target = progress.kernel, progress.target
         data = dict(target.data, y=target.data["y"] * 0.9)
-        return replace(kernel, step_size=float(kernel.step_size) * 0.9), replace(target, data=data), states
+        kernel = replace(kernel, step_size=float(kernel.step_size) * 0.9)
+        return progress._replace(kernel=kernel, target=replace(target, data=data))
 
 
 def test_what_visits_changed_is_resumed(tmp_path):
@@ -133,8 +135,8 @@ def test_what_visits_changed_is_resumed(tmp_path):
 def test_a_change_of_structure_is_refused_on_resume(tmp_path):
     from langevin.core.schedule import Linear
 
-    def scheduled(done, kernel, target, states, chunk):
-        return replace(kernel, step_size=Linear(0.02, 0.01)), target, states
+    def scheduled(progress):
+        return progress._replace(kernel=replace(progress.kernel, step_size=Linear(0.02, 0.01)))
 
     go(tmp_path / "run", draws=8, callbacks=(scheduled,))
     with pytest.raises(StoreError, match="a visit changed the structure of the kernel"):
@@ -383,9 +385,9 @@ from langevin.core.run import run
 from langevin.samplers.sghmc import SGHMC
 from langevin.targets.zoo import logistic
 
-def slowly(done, kernel, target, states, chunk):
+def slowly(progress):
     time.sleep(float(os.environ["PAUSE"]))
-    return kernel, target, states
+    return progress
 
 # the disk is slow, so that kills land inside writes
 fsync = os.fsync

@@ -10,10 +10,9 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise
-from langevin.core.advance import advance
 from langevin.core.run import begin_all, run
 from langevin.core.target import Density, Target
-from langevin.core.types import Info, Run
+from langevin.core.types import Info, Progress
 from langevin.samplers.sgld import SGLD
 from langevin.targets import path, zoo
 from langevin.targets import transformed as bijected
@@ -205,17 +204,6 @@ def test_the_near_end_is_finite_where_the_far_end_is_not():
     assert jax.jit(made.at(0.5).log_density)(jnp.ones(2)) == -jnp.inf
 
 
-def test_annealing_through_the_loop(key):
-    """`advance(over=…)` telescopes: with a kernel that hardly moves, Σ log_weight = log p₁(x) − log p₀(x)."""
-    made = Geometric(zoo.Gaussian(np.zeros(2), np.ones(2)), ZOO["gaussian"])
-    k_start, k_init, k_run = jax.random.split(key, 3)
-    start = made.base.exact(k_start, 3)
-    states = begin_all(k_init, SGLD(step_size=1e-12), made.at(0.0), start)
-    out = advance(k_run, SGLD(step_size=1e-12), made, states, length=8, over=jnp.linspace(0, 1, 9)[1:])
-    expected = jax.jit(jax.vmap(lambda x: made.target.log_density(x) - made.base.log_density(x)))(start)
-    close(out.info.log_weight.sum(1), expected, 1e-3)
-
-
 # --- bijections -------------------------------------------------------------------------------------------------
 
 MAPS = {
@@ -355,11 +343,12 @@ def test_recentre(key):
     kernel = SGLD(step_size=1e-3)
     start = jax.tree.map(lambda u: jnp.stack([u, 1.1 * u, 0.9 * u]), POINT)
     states = begin_all(key, kernel, target, start)
-    chunk = Run(states, None, Info(*(np.ones((3, 10)) for _ in Info._fields)))
-    assert Recenter(every=50)(30, kernel, target, states, chunk)[2] is states
-    same_kernel, same_target, new = Recenter(every=25)(30, kernel, target, states, chunk)
-    assert same_kernel is kernel
-    assert same_target is target
+    here = Progress(30, kernel, target, states, None, Info(*(np.ones((3, 10)) for _ in Info._fields)))
+    assert Recenter(every=50)(here) is here
+    there = Recenter(every=25)(here)
+    assert there.kernel is kernel
+    assert there.target is target
+    new = there.states
     assert jax.tree.structure(new) == jax.tree.structure(states)
     assert jax.tree.map(jnp.shape, new) == jax.tree.map(jnp.shape, states)
     assert jax.tree.map(lambda u: u.dtype, new) == jax.tree.map(lambda u: u.dtype, states)
@@ -374,7 +363,7 @@ def test_recentre(key):
     grads = jax.jit(jax.vmap(jax.vmap(draw), (0, None, None)))(keys, new.feed, new.position)
     assert np.all(np.std(grads, axis=0) < 1e-4 * np.abs(grads[0]))
     with pytest.raises(TypeError, match="it is Bayes"):
-        Recenter(1)(30, kernel, target.target, states, chunk)
+        Recenter(1)(here._replace(target=target.target))
 
 
 def test_recentre_in_a_run(key):

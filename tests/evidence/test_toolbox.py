@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from langevin.core import noise
-from langevin.core.kernel import PerChain, replace, spread
+from langevin.core.kernel import PerChain, Wrapper, replace, spread
 from langevin.core.record import record
 from langevin.core.target import Density
 from langevin.core.types import Law
@@ -130,13 +130,10 @@ def test_sumo_is_unbiased_where_the_bound_is_not(key):
 
 
 @record
-class Liar:
+class Liar(Wrapper):
     """HMC without its accept-reject step that says it is exact."""
 
     kernel: HMC
-
-    def init(self, key, position, target):
-        return self.kernel.init(key, position, target)
 
     def step(self, key, state, target):
         from langevin.core.kernel import report

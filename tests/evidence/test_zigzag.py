@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from langevin.core import noise
-from langevin.core.target import Target, minibatched
+from langevin.core.target import Target
 from langevin.evidence import factored
 from langevin.evidence.factored import Factored, anchored, linear, logistic
 from langevin.evidence.zigzag import Particle, annealed, first, flow, poisson, process, zigzag
@@ -362,9 +362,9 @@ def test_a_regression_is_a_target_like_others(key):
     target = gaussian()
     assert isinstance(target, Target)
     assert isinstance(target, Factored)
-    assert not minibatched(target)
+    assert not target.stochastic
     small = linear(target.data["x"], target.data["y"], sigma=SIGMA, batch=10)
-    assert minibatched(small)
+    assert small.stochastic
     batch, _ = small.draw(key, small.start(key))
     assert int(small.evaluate(batch, jnp.zeros(D)).n_data) == 10
     half = Annealed(target).at(0.5).log_density(jnp.ones(D))

@@ -307,10 +307,10 @@ def test_a_saved_estimator_answers_as_before(fitted, classified, tmp_path):
 def test_chains_go_on_as_if_they_had_not_stopped(fitted, tmp_path):
     whole, X, y = fitted
 
-    def pressed(done, *rest):
-        if done == 1:
+    def pressed(progress):
+        if progress.done == 1:
             raise KeyboardInterrupt
-        return rest[:3]
+        return progress
 
     with pytest.warns(UserWarning, match="interrupted; 1 draws a chain are kept"):
         model = Regressor().fit(X, y, callbacks=(pressed,))

@@ -11,7 +11,7 @@ from langevin.diffusion import exact, guidance, likelihood
 from langevin.diffusion.denoiser import FORMS, Denoiser, convert, denoised
 from langevin.diffusion.loss import DSM, dequantised, quantised, ready, stratified
 from langevin.diffusion.sample import DPMSolver, EulerMaruyama, Heun, PredictorCorrector, ProbabilityFlow, generate
-from langevin.diffusion.score import Level, moved
+from langevin.diffusion.score import level_of, moved
 from langevin.diffusion.sde import EDM, VE, VP, SubVP
 from langevin.diffusion.times import SPACINGS, times
 from langevin.nets import convolution
@@ -292,7 +292,7 @@ def test_a_metropolis_corrector_keeps_the_law_where_langevin_does_not(key):
     s = process.marginal(t)[1]
     score = exact.MixtureScore(process, jnp.zeros((1, 2)), jnp.zeros(1), jnp.ones(1))
     start = s * jax.random.normal(k_start, (4000, 2))
-    level = Level(score, t, s)
+    level = level_of(score, t, s)
     words = [jax.random.key_data(jax.random.split(k, 4000)) for k in keys]
     wrap = lambda w: jax.random.wrap_key_data(w, impl=jax.random.key_impl(key))
     of = lambda kernel, words: jax.vmap(lambda w, x: moved(wrap(w), kernel, level, x, 30))(words, start) / s

@@ -11,10 +11,10 @@ import numpy as np
 import optax
 import pytest
 
-from langevin.core.kernel import begin, report
+from langevin.core.kernel import Kernel, begin, report
 from langevin.core.record import record, static
 from langevin.core.run import run
-from langevin.core.target import Density, look
+from langevin.core.target import Density
 from langevin.core.types import Law
 from langevin.energy.chains import Around, Uniform, following, moved, note_of, opened, shadow
 from langevin.energy.cooperative import Cooperative
@@ -53,17 +53,16 @@ class Walled(eqx.Module):
 
 
 @record
-class Shift:
+class Shift(Kernel):
     """Moves by one a step, with weights e^x: a kernel to count with."""
 
     by: float = 1.0
-    group = 1
 
     def init(self, key, position, target):
         return begin(key, position, target)
 
     def step(self, key, state, target):
-        evaluation, feed = look(key, target, state.feed, state.position + self.by)
+        evaluation, feed = target.estimate(key, state.feed, state.position + self.by)
         new = state._replace(position=state.position + self.by, eval=evaluation, feed=feed, count=state.count + 1)
         return new, report(new, log_weight=jnp.sum(new.position))
 
@@ -71,7 +70,9 @@ class Shift:
         return Law("wrong", 0.0, None, "none")
 
 
-looked = jax.jit(look)  # one operation at a time it takes a hundred programs
+looked = jax.jit(
+    lambda key, target, feed, position: target.estimate(key, feed, position)
+)  # one operation at a time it takes a hundred programs
 
 
 def quadratic(a=2.0, **how) -> Energy:

@@ -13,12 +13,12 @@ from langevin.diffusion.levels import levels, overlap_ratio, step_rule
 from langevin.diffusion.score import (
     NCSN,
     Denoising,
-    Level,
     NoiseScore,
     ScoreMatching,
     Sliced,
     annealed,
     has_density,
+    level_of,
     score_of,
 )
 from langevin.nets.mlp import MLP
@@ -170,7 +170,7 @@ def test_annealed_langevin_reaches_the_mixture(kernel, key):
 
 def test_a_step_in_units_of_a_level_is_the_published_one():
     """SGLD(h) on Level(scale=σ), without noise: x + h σ² s."""
-    level = Level(Blurred(False), 0.5, 0.5)
+    level = level_of(Blurred(False), 0.5, 0.5)
     x = jnp.array([0.3, -0.2])
     kernel = SGLD(0.1, temperature=0.0)
     state = kernel.init(jax.random.key(0), x / 0.5, level)
@@ -181,7 +181,7 @@ def test_a_step_in_units_of_a_level_is_the_published_one():
 
 
 def test_a_level_with_a_density_tells_it():
-    level = Level(Blurred(), 0.5, 0.5)
+    level = level_of(Blurred(), 0.5, 0.5)
     x = jnp.array([0.3, -0.2])
     evaluation = level.evaluate((), x / 0.5)
     assert float(evaluation.log_density) == pytest.approx(float(Blurred().log_density(x, 0.5)), rel=1e-5)
@@ -195,7 +195,7 @@ def broken(x, t):
 
 
 def test_a_score_that_is_not_finite_is_reported():
-    evaluation = Level(broken, 1.0).evaluate((), jnp.zeros(2))
+    evaluation = level_of(broken, 1.0).evaluate((), jnp.zeros(2))
     assert bool(jnp.isnan(evaluation.log_density))
 
 

@@ -1,4 +1,4 @@
-"""What holds of every kernel (ARCHITECTURE §7). A new kernel needs a row in rows.py and nothing here."""
+"""What holds of every kernel (docs/architecture.md, §7). A new kernel needs a row in rows.py and nothing here."""
 
 import importlib.util
 import re

@@ -314,15 +314,15 @@ def test_windowed_statistics_are_those_of_the_window_before_last():
 
 def test_the_default_correction_follows_metric_and_target():
     exact, batched = Density(normal), logistic(jax.random.key(0), 40, 3, batch=8)
-    assert PSGLD().resolved(exact) == "pec"
-    assert PSGLD().resolved(batched) == "hk2"
-    assert PSGLD().resolved(Tempered(batched, 2.0)) == "hk2"
-    assert PSGLD().resolved(replace(batched, batch=None)) == "pec"
+    assert PSGLD().resolve(exact.stochastic).name == "pec"
+    assert PSGLD().resolve(batched.stochastic).name == "hk2"
+    assert PSGLD().resolve(Tempered(batched, 2.0).stochastic).name == "hk2"
+    assert PSGLD().resolve(replace(batched, batch=None).stochastic).name == "pec"
     assert PSGLD().own_batch(batched) == 1 / 8
     assert PSGLD(metric_batch=0.5).own_batch(batched) == 0.5
-    assert Monge().resolved(exact) == Shampoo().resolved(batched) == "fixman"
-    assert Riemannian(metric=Position()).resolved(batched) == "exact"
-    assert Riemannian(metric=Windowed()).resolved(batched) == "none"
+    assert Monge().resolve(exact.stochastic).name == Shampoo().resolve(batched.stochastic).name == "fixman"
+    assert Riemannian(metric=Position()).resolve(batched.stochastic).name == "exact"
+    assert Riemannian(metric=Windowed()).resolve(batched.stochastic).name == "none"
 
 
 def test_a_wrong_law_warns_once_and_names_it(untold):

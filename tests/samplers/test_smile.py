@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from langevin_lab.experiments import smile_gaussian as gaussians
 
+from langevin.baselines.published_smile import PublishedSMILE, Quantiles, Running, _gamma_quantile
 from langevin.core import noise
 from langevin.core.advance import advance
 from langevin.core.kernel import PerChain, replace
@@ -24,7 +25,7 @@ from langevin.dynamics.integrators import INTEGRATORS
 from langevin.dynamics.isokinetic import Point, force_of, glide
 from langevin.dynamics.mass import DiagonalMetric, IdentityMetric, LowRankMetric
 from langevin.samplers.mclmc import MCLMC
-from langevin.samplers.smile import SMILE, Quantiles, Running, _gamma_quantile, cooled
+from langevin.samplers.smile import SMILE, cooled
 from langevin.targets.bayes import Bayes
 from langevin.targets.noisy import Noisy
 from langevin.targets.zoo import Gaussian
@@ -238,7 +239,7 @@ def test_noise_found_and_filled_up_is_isotropic(followed):
 
 
 @pytest.mark.xdist_group("spiky")
-def test_heat_is_one_along_what_is_followed_and_more_where_noise_is_left_as_it_is(followed, key):
+def test_temperature_is_one_along_what_is_followed_and_more_where_noise_is_left_as_it_is(followed, key):
     """By the virial theorem, which is not told the law. Directions are sorted by noise found from 250 batches, 9 % in
     error, so each is within 20 %, and their mean within four standard errors or 4 %."""
     target, _, _, tuned, states = followed
@@ -252,8 +253,8 @@ def test_heat_is_one_along_what_is_followed_and_more_where_noise_is_left_as_it_i
     assert virial_temperature(k_wrong, left, target, states, draws=100, thin=10).temperature.max() > 2
 
 
-def test_heat_needs_a_tuned_kernel(key):
-    with pytest.raises(TypeError, match="tuned, with its LowRankMetric metric"):
+def test_the_virial_temperature_needs_a_tuned_kernel(key):
+    with pytest.raises(TypeError, match="`fisher` tuned: a LowRankMetric"):
         virial_temperature(key, SMILE(0.1), None, None)
 
 
@@ -487,11 +488,9 @@ def test_what_whiten_needs_to_know_is_asked_for(key):
         ask(share=0.1, prior=1.0, steps=10)
     assert one_sentence(told)
     for kernel in (MCLMC(0.1, 1.0), published()):
-        with pytest.raises(TypeError, match=r"it tunes SMILE\(variant='corrected'\)") as told:
+        with pytest.raises(TypeError, match=r"it tunes SMILE, not \w+; pass SMILE\(step_size\)\.") as told:
             whiten(jax.random.key(0), kernel, target, states, share=0.1, prior=1.0)
         assert one_sentence(told)
-    with pytest.raises(ValueError, match="variant is 'corected'; it must be 'corrected' or 'published'"):
-        SMILE(variant="corected")
 
 
 # --- as published ---------------------------------------------------------------------------------------------------
@@ -500,12 +499,12 @@ def test_what_whiten_needs_to_know_is_asked_for(key):
 def published(**how):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return SMILE(variant="published", **how)
+        return PublishedSMILE(**how)
 
 
 def test_published_warns_once(untold):
-    with pytest.warns(UserWarning, match=r"no law that is known.*take variant='corrected'") as told:
-        kernel = SMILE(variant="published")
+    with pytest.warns(UserWarning, match=r"no distribution that is known.*take SMILE") as told:
+        kernel = PublishedSMILE()
     assert len(told) == 1
     replace(kernel, step_size=0.2)  # a warning would be an error
     assert kernel.law().kind == "wrong"

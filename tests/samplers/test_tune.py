@@ -110,7 +110,7 @@ SGD = optax.sgd(0.003)
 
 def test_warm_start_keeps_the_best_and_stops_early(key):
     steps = []
-    watch = lambda done, kernel, target, states, chunk: steps.append(done) or (kernel, target, states)
+    watch = lambda progress: steps.append(progress.done) or progress
     found = warm_start(
         key,
         Density(hill),

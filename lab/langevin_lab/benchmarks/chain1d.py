@@ -27,14 +27,14 @@ def normal(x):
 
 
 class Histogram:
-    """A visit that counts draws into bins, so that none need be kept."""
+    """A callback that counts draws into bins, so that none need be kept."""
 
     def __init__(self):
         self.counts = np.zeros(len(bins.NORMAL), np.int64)
 
-    def __call__(self, done, kernel, target, states, chunk):
-        self.counts += bins.counts(chunk.kept)
-        return kernel, target, states
+    def __call__(self, progress):
+        self.counts += bins.counts(progress.kept)
+        return progress
 
 
 def run(size: str, seed: int) -> Result:

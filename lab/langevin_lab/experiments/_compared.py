@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from jax import lax
 
+from langevin.baselines.published_smile import PublishedSMILE
 from langevin.core import noise
 from langevin.core.posterior import Posterior, sample
 from langevin.core.run import begin_all
@@ -23,7 +24,7 @@ from langevin.diagnostics import calibration
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.smile import SMILE
 from langevin.samplers.wrappers.cyclical import Cyclical
-from langevin.tune.warm_start import HeldOut, Last, warm_start
+from langevin.tune.warm_start import HeldOut, warm_start
 from langevin.tune.whiten import whiten
 
 LABELS = {
@@ -127,9 +128,14 @@ def trained(key, task: Task, scale: Scale, optimizer) -> tuple[Any, int]:
     k_fresh, k_ascent = jax.random.split(key)
     target = dataclasses.replace(task.target, batch=scale.ascent_batch, order="epoch")
     how = dict(steps=scale.ascent, optimizer=optimizer, score=task.held_out, chunk=max(scale.ascent // 30, 1))
-    steps = Last()
+    done: list[int] = []
+
+    def count(progress):
+        done.append(progress.done)
+        return progress
+
     starts = task.starts(k_fresh, scale.chains)
-    return warm_start(k_ascent, target, starts, patience=8, callbacks=(steps,), **how), steps.done
+    return warm_start(k_ascent, target, starts, patience=8, callbacks=(count,), **how), done[-1]
 
 
 def sampled(key, method: str, value, task: Task, start, scale: Scale, draws: int) -> Any:
@@ -149,7 +155,7 @@ def _smile(key, variance, task: Task, start, scale: Scale, draws: int) -> Poster
 
 
 def _psmile(key, step_size, task: Task, start, scale: Scale, draws: int) -> Posterior:
-    kernel, thin = SMILE(step_size, variant="published"), scale.thin // 2  # two gradients a step
+    kernel, thin = PublishedSMILE(step_size), scale.thin // 2  # two gradients a step
     return sample(key, kernel, task.target, start, draws=draws, warmup=scale.warmup, thin=thin, chunk=scale.chunk)
 
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from langevin.core.callbacks import Progress
+from langevin.core.callbacks import ProgressBar
 from langevin.nets.train import train
 from langevin.targets.loss import Loss
 
@@ -21,7 +21,7 @@ def halves(net: eqx.Module) -> tuple[Any, Any]:
 def trained(key, loss, rows, start, *, steps: int, batch: int, rate: float = 1e-3, decay: float = 0.999):
     """The running mean of the arrays along a training run, and the loss of every step (step,)."""
     target, start = Loss(loss, rows, batch=batch), jax.tree.map(lambda u: u[None], start)
-    how = dict(rate=rate, last=0.01, decay=decay, thin=1, callbacks=(Progress(steps),))
+    how = dict(rate=rate, last=0.01, decay=decay, thin=1, callbacks=(ProgressBar(steps),))
     done = train(key, target, start, steps=steps, **how)
     return done.of(0), -np.asarray(done.notes[0], np.float64)
 

@@ -10,6 +10,7 @@ else scikit-learn's diabetes.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from langevin.core.run import begin_all
 from langevin.data import parts, tables
 from langevin.diagnostics import calibration, convergence
 from langevin.dynamics.metrics.windowed import Windowed
+from langevin.dynamics.riemann import Riemann
 from langevin.nets.bnn import bnn
 from langevin.nets.mlp import MLP
 from langevin.samplers.adaptive_friction import AdaptiveFriction
@@ -117,7 +119,7 @@ def _split(table, seed: int, chains: int, draws: int, thin: int, size: str) -> l
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             states = begin_all(next(keys), kernel, model.target, start)
-            if hasattr(kernel, "floor") or hasattr(getattr(kernel, "metric", None), "floor"):
+            if isinstance(kernel, Riemann) or "floor" in {f.name for f in dataclasses.fields(kernel)}:
                 kernel, states = _floored(next(keys), kernel, model.target, states)
             best = None
             k_runs = jax.random.split(next(keys), len(STEPS))
@@ -139,7 +141,7 @@ def _split(table, seed: int, chains: int, draws: int, thin: int, size: str) -> l
 
 def _floored(key, kernel, target, states):
     """λ from the gradients the chains meet: by the tuner where it fits, else the same rule by PSGLD's looks."""
-    if hasattr(kernel, "own_batch"):
+    if isinstance(kernel, Riemann):
         return metric_floor(key, kernel, target, states, share=0.5)
     k_init, k_tune = jax.random.split(key)
     looker = PSGLD(1e-3, correction="hk2")

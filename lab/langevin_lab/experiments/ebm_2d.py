@@ -148,10 +148,10 @@ def own(key, target, trained: Trained, i: int) -> np.ndarray | None:
     if isinstance(target, Cooperative):
         k_latent, key = jax.random.split(key)
         begin = target.propose(weights[1], jax.random.normal(k_latent, (DRAWS, target.latent)))
-    elif getattr(target, "start_at", None) == "noise":
+    elif isinstance(target, EnergyLikelihood) and target.start_at == "noise":
         k_base, key = jax.random.split(key)
         begin = begun(k_base, target.base, DRAWS)
-    elif getattr(target, "start_at", None) in ("persistent", "replay"):
+    elif isinstance(target, EnergyLikelihood) and target.start_at in ("persistent", "replay"):
         return np.asarray(trained.chains[i])
     if begin is None:
         return None

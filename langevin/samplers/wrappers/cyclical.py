@@ -19,14 +19,14 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from langevin.core.kernel import kernel, replace
+from langevin.core.kernel import Wrapper, audited, kernel, replace
 from langevin.core.record import nonnegative, positive
 from langevin.core.schedule import Scaled, phase
 from langevin.core.types import Law
 
 
 @kernel
-class Cyclical:
+class Cyclical(Wrapper):
     """Cycles of exploration and sampling.
 
     kernel: the kernel; its step_size is the peak h₀.
@@ -37,13 +37,7 @@ class Cyclical:
     kernel: Any
     period: int = positive(default=1000)
     exploration: float = nonnegative(default=0.5)
-
-    @property
-    def group(self) -> int:
-        return getattr(self.kernel, "group", 1)
-
-    def init(self, key, position, target):
-        return self.kernel.init(key, position, target)
+    audit = audited(excluded="within a cycle it is the kernel inside it; across cycles its weights are heuristic")
 
     def step(self, key, state, target):
         r = phase(state.count, self.period)

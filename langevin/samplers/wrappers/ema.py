@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from langevin.core.kernel import kernel
+from langevin.core.kernel import Wrapper, kernel
 from langevin.core.record import nonnegative
-from langevin.core.types import Law, PyTree, State
+from langevin.core.types import PyTree, State
 
 
 class Averages(NamedTuple):
@@ -31,7 +31,7 @@ class Averages(NamedTuple):
 
 
 @kernel
-class EMA:
+class EMA(Wrapper):
     """A kernel and the running mean of its positions.
 
     kernel: the kernel.
@@ -42,7 +42,7 @@ class EMA:
     decay: float = nonnegative(default=0.999)
 
     def __post_init__(self):
-        if getattr(self.kernel, "group", 1) > 1:
+        if self.kernel.group > 1:
             raise ValueError("EMA: this kernel moves chains in groups; average the kernel inside it instead.")
 
     def init(self, key, position, target):
@@ -54,9 +54,6 @@ class EMA:
         w = jnp.maximum(1.0 - self.decay, 1.0 / (state.count + 2.0))
         mean = jax.tree.map(lambda m, u: (m + w * (u - m)).astype(m.dtype), state.memory.mean, new.position)
         return new._replace(memory=Averages(new.memory, mean)), info
-
-    def law(self) -> Law:
-        return self.kernel.law()
 
 
 def mean_of(state: State) -> PyTree:

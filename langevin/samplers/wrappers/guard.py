@@ -1,6 +1,6 @@
 r"""A guard around any kernel: a step that ends where it must not is undone.
 
-If the new log density or gradient is not finite, or the log density has fallen by more than `fall` in one step,
+If the new log density or gradient is not finite, or the log density has fallen by more than `max_drop` in one step,
 position, momentum, memory and evaluation go back together to where they were, and the momentum is reversed, so that
 the chain does not run into the same wall again. The step counts as rejected (acceptance 0), never as diverged.
 Where the guard never acts the law is the kernel's; where it acts it adds a reflection that is not corrected for:
@@ -18,33 +18,29 @@ from typing import Any
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.kernel import kernel
+from langevin.core.kernel import Wrapper, kernel
 from langevin.core.record import positive
-from langevin.core.types import Law
 
 
 @kernel
-class Guard:
+class Guard(Wrapper):
     """Undo steps that blow up.
 
     kernel: the kernel to guard.
-    fall: the largest fall of log density allowed in one step.
+    max_drop: the largest fall of log density allowed in one step.
     """
 
     kernel: Any
-    fall: float = positive(default=1e6)
+    max_drop: float = positive(default=1e6)
 
     def __post_init__(self):
-        if getattr(self.kernel, "group", 1) > 1:
+        if self.kernel.group > 1:
             raise ValueError("Guard: this kernel moves chains in groups; guard the kernel inside it instead.")
-
-    def init(self, key, position, target):
-        return self.kernel.init(key, position, target)
 
     def step(self, key, state, target):
         new, info = self.kernel.step(key, state, target)
         drop = state.eval.log_density - new.eval.log_density
-        fine = info.ok & tree.finite((new.position, new.aux, new.eval)) & (drop <= self.fall)
+        fine = info.ok & tree.finite((new.position, new.aux, new.eval)) & (drop <= self.max_drop)
         back = state._replace(aux=tree.scale(-1.0, state.aux), feed=new.feed, count=new.count)
         kept = tree.where(fine, new._replace(count=()), back._replace(count=()))
         kept = kept._replace(count=new.count)
@@ -54,6 +50,3 @@ class Guard:
             energy_error=jnp.where(fine, info.energy_error, 0.0),
             ok=jnp.isfinite(kept.eval.log_density),
         )
-
-    def law(self) -> Law:
-        return self.kernel.law()

@@ -37,10 +37,9 @@ from jax import lax
 
 from langevin.core import noise
 from langevin.core.advance import MAPPED
-from langevin.core.kernel import kernel, replace
+from langevin.core.kernel import Wrapper, audited, check_fields, kernel, named, replace
 from langevin.core.record import nonnegative, positive
 from langevin.core.schedule import at
-from langevin.core.target import minibatched
 from langevin.core.types import Law
 
 FIRST = 16  # batches behind the first estimate of σ²
@@ -54,7 +53,7 @@ class Swaps(NamedTuple):
 
 
 @kernel
-class ReplicaExchange:
+class ReplicaExchange(Wrapper):
     """Copies of a kernel at several temperatures, exchanging positions.
 
     kernel: the kernel; it has a temperature and a step_size.
@@ -71,6 +70,7 @@ class ReplicaExchange:
     factor: float = positive(default=1.0)
     smoothing: float = positive(default=0.02)
     stretch: float = nonnegative(default=0.0)
+    audit = audited(variants={"": lambda: ReplicaExchange(named("sgld")(step_size=0.05), (1.0, 2.0), every=2)})
 
     def __post_init__(self):
         ladder = jnp.asarray(self.temperatures, jnp.result_type(float))
@@ -78,11 +78,8 @@ class ReplicaExchange:
             raise ValueError(
                 f"ReplicaExchange: temperatures are {self.temperatures}; there must be two or more, rising from 1."
             )
-        if not hasattr(self.kernel, "temperature") or not hasattr(self.kernel, "step_size"):
-            raise ValueError(
-                f"ReplicaExchange: {type(self.kernel).__name__} has no temperature or no step_size to set."
-            )
-        if getattr(self.kernel, "group", 1) > 1:
+        check_fields(self.kernel, ("temperature", "step_size"), "ReplicaExchange")
+        if self.kernel.group > 1:
             raise ValueError(
                 "ReplicaExchange: this kernel moves chains in groups of its own; put the ReplicaExchange inside it."
             )
@@ -111,7 +108,7 @@ class ReplicaExchange:
         one = lambda key, ratio, position: self.inner(ratio, zero).init(key, position, target)
         state = jax.vmap(one, out_axes=MAPPED)(jax.random.split(k_init, self.group), self.temperatures, position)
         variance = none = jnp.zeros(self.group)
-        if minibatched(target):
+        if target.stochastic:
             words, wrap = noise.words(jax.random.split(k_swap, FIRST))
             samples = lax.map(lambda word: self._difference(wrap(word), state, target)[1], words)
             variance = jnp.mean(samples, axis=0)
@@ -140,7 +137,7 @@ class ReplicaExchange:
         """An attempt of every second pair of neighbours."""
         k_look, k_accept = jax.random.split(key)
         moved, swaps, info = parts
-        K, T, noisy = self.group, at(self.kernel.temperature, state.count), minibatched(target)
+        K, T, noisy = self.group, at(self.kernel.temperature, state.count), target.stochastic
         difference = _next(state.eval.log_density) - state.eval.log_density  # U_k − U_{k+1}
         variance = swaps.variance
         if noisy:

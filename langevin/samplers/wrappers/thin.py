@@ -1,4 +1,4 @@
-r"""Several steps as one: a kernel run n times, its Info reduced.
+r"""Several steps as one: a kernel run n times, its Info reduce.
 
     K_thin = K ∘ K ∘ … ∘ K,
 
@@ -16,13 +16,12 @@ from typing import Any
 import jax
 
 from langevin.core import noise
-from langevin.core.kernel import kernel, reduced
+from langevin.core.kernel import Wrapper, kernel, reduce
 from langevin.core.record import static
-from langevin.core.types import Law
 
 
 @kernel
-class Thin:
+class Thin(Wrapper):
     """n steps of a kernel as one.
 
     kernel: the kernel.
@@ -33,20 +32,10 @@ class Thin:
     n: int = static(default=10)
 
     @property
-    def group(self) -> int:
-        return getattr(self.kernel, "group", 1)
-
-    @property
     def stride(self) -> int:
-        return self.n
-
-    def init(self, key, position, target):
-        return self.kernel.init(key, position, target)
+        return self.n * self.kernel.stride
 
     def step(self, key, state, target):
         words, wrap = noise.words(jax.random.split(key, self.n))
         state, infos = jax.lax.scan(lambda s, w: self.kernel.step(wrap(w), s, target), state, words)
-        return state, reduced(infos)
-
-    def law(self) -> Law:
-        return self.kernel.law()
+        return state, reduce(infos)
