@@ -94,6 +94,13 @@ def replace(rec: T, **changes: Any) -> T:
     return dataclasses.replace(rec, **here)  # type: ignore[type-var]
 
 
+NUMBERS = ("float", "int", "Schedule", float, int)  # annotations of fields that hold one number
+
+
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, (str, bytes, list, tuple, dict))
+
+
 def _leaf(self, field: dataclasses.Field, value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)):
         return value
@@ -104,6 +111,8 @@ def _leaf(self, field: dataclasses.Field, value: Any) -> Any:
             raise ValueError(f"{type(self).__name__}: {field.name} is {value}; it must be {need}.")
         kind = int if field.type in ("int", int) else float
         return np.asarray(value, jax.dtypes.canonicalize_dtype(kind))[()]
+    if (isinstance(value, str) and "low" in field.metadata) or (_is_tree(value) and field.type in NUMBERS):
+        raise TypeError(f"{type(self).__name__}: {field.name} is {value!r}; it must be a number or a schedule.")
     if isinstance(value, jax.Array) and value.ndim == 0 and getattr(value, "weak_type", False):
         return jax.lax.convert_element_type(value, value.dtype)
     # a plain function cannot be a leaf; a callable that is itself a pytree (a network) can stay

@@ -23,7 +23,7 @@ from langevin.core.record import positive, record, static
 from langevin.core.types import Eval, PyTree
 from langevin.energy.chains import Note, choose, finite, moved, note_of, noted, unnoted
 from langevin.energy.energy import Energy
-from langevin.targets.stream import Stream
+from langevin.targets.stream import Examples
 
 
 class Feed(NamedTuple):
@@ -34,7 +34,7 @@ class Feed(NamedTuple):
 
 
 @record
-class Cooperative(Stream):
+class Cooperative(Examples):
     """An energy and a generator that teach one another.
 
     energy: the model.
@@ -60,7 +60,7 @@ class Cooperative(Stream):
     note = staticmethod(note_of)
 
     def start(self, key):
-        return Feed(Stream.start(self, key), unnoted())
+        return Feed(self.first(key), unnoted())
 
     def propose(self, weights, z):
         """g(z) of many z."""
@@ -68,7 +68,7 @@ class Cooperative(Stream):
 
     def estimate(self, key, feed: Feed, position) -> tuple[Eval, Feed]:
         k_rows, k_latent, k_move = jax.random.split(key, 3)
-        rows, examples = Stream.draw(self, k_rows, feed.rows)
+        rows, examples = self.take(k_rows, feed.rows)
         z = jax.random.normal(k_latent, (len(rows), self.latent))
         energy, generator = jax.lax.stop_gradient(position)
         begin = self.propose(generator, z)

@@ -51,7 +51,7 @@ from langevin.energy.chains import (
     unnoted,
 )
 from langevin.energy.energy import Energy
-from langevin.targets.stream import Stream
+from langevin.targets.stream import Examples
 
 STARTS = ("persistent", "replay", "data", "noise")
 NEAR = 100  # buffer points to which the entropy term looks
@@ -66,7 +66,7 @@ class Feed(NamedTuple):
 
 
 @record
-class EnergyLikelihood(Stream):
+class EnergyLikelihood(Examples):
     """T × the mean log likelihood of an energy, its gradient by chains; climb it with `Optimize`.
 
     energy: the model; its weights are what is learned.
@@ -103,7 +103,7 @@ class EnergyLikelihood(Stream):
     note = staticmethod(note_of)
 
     def __post_init__(self):
-        Stream.__post_init__(self)
+        Examples.__post_init__(self)
         if self.start_at not in STARTS:
             raise ValueError(f"EnergyLikelihood: start_at is {self.start_at!r}; it must be one of {', '.join(STARTS)}.")
         if self.buffer < self.chains:
@@ -124,13 +124,13 @@ class EnergyLikelihood(Stream):
     def start(self, key):
         k_rows, k_buffer = jax.random.split(key)
         kept = self.buffer if self.start_at in ("persistent", "replay") else 1
-        return Feed(Stream.start(self, k_rows), opened(k_buffer, self.base, kept), unnoted())
+        return Feed(self.first(k_rows), opened(k_buffer, self.base, kept), unnoted())
 
     def estimate(self, key, feed: Feed, weights) -> tuple[Eval, Feed]:
         """Move the chains on the model with these weights, and compare them with examples."""
         k_rows, k_jitter, k_begin, k_move, k_near = jax.random.split(key, 5)
         model = self.energy.with_weights(jax.lax.stop_gradient(weights))
-        rows, examples = Stream.draw(self, k_rows, feed.rows)
+        rows, examples = self.take(k_rows, feed.rows)
         rows = rows + self.jitter * jax.random.normal(k_jitter, rows.shape)
         begin, age, slot, place = self._begin(k_begin, feed.buffer, rows)
         go = moved(k_move, self.kernel, model, begin, self.steps)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -162,6 +162,8 @@ def bnn(
     part: patterns of parameter paths to sample (`"layers.2.*"`); the others stay at the values of the module.
     spread: the standard deviation of the chains' starts around the values of a module that is given, not built.
     """
+    if kind not in get_args(Kind):
+        raise ValueError(f"bnn: kind is {kind!r}; it must be one of {', '.join(get_args(Kind))}.")
     x, y = jnp.asarray(data[0]), jnp.asarray(data[1])
     if not _is_net(build) and hasattr(build, "on"):
         build = build.on(x)  # an initialiser of another library may need to see an input
@@ -250,6 +252,12 @@ def _fresh(build, chosen, learned, spread, key):
 def _check(network: Network, position: PyTree, x, y) -> None:
     if len(x) != len(y):
         raise ValueError(f"bnn: there are {len(x)} inputs but {len(y)} targets.")
+    if y.ndim != 1:
+        raise ValueError(f"bnn: y has shape {y.shape}; it must be one number per example: pass y.ravel().")
+    for name, values in (("x", x), ("y", y)):
+        bad = int(jnp.sum(~jnp.isfinite(values)))
+        if bad:
+            raise ValueError(f"bnn: {name} has {bad} values that are not finite; fill them in or leave out their rows.")
     n = min(2, len(x))
     out = jax.eval_shape(network.outputs, position, x[:n])
     if not hasattr(out, "shape") or out.shape[:1] != (n,) or len(out.shape) != 2:

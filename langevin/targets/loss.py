@@ -41,7 +41,7 @@ class Loss(Stream):
 
     def draw(self, key: Key, feed, *, fraction: float = 1.0) -> tuple[Batch, PyTree]:
         k_rows, k_loss = jax.random.split(key)
-        rows, feed = Stream.draw(self, k_rows, feed, fraction=fraction)
+        rows, feed = self.take(k_rows, feed, fraction=fraction)
         return (k_loss, rows), feed
 
     def evaluate(self, batch: Batch, position: PyTree) -> Eval:

@@ -34,8 +34,8 @@ class Place(NamedTuple):
     place: jax.Array
 
 
-class Stream(Batched):
-    """Abstract: a record with fields `data`, `batch` and `order`."""
+class Examples:
+    """Abstract: a record with fields `data`, `batch` and `order`, and the order in which its examples are taken."""
 
     data: PyTree
     batch: int | None
@@ -62,13 +62,15 @@ class Stream(Batched):
         """N, how many examples there are."""
         return jax.tree.leaves(self.data)[0].shape[0]
 
-    def start(self, key: Key):
+    def first(self, key: Key):
+        """Where the stream begins."""
         if self.batch is None or self.order == "replacement":
             return ()
         zero = jnp.zeros((), jnp.int32)
         return Place(jax.random.bits(key, (), jnp.uint32), zero, zero)
 
-    def draw(self, key: Key, feed, *, fraction: float = 1.0) -> tuple[Batch, PyTree]:
+    def take(self, key: Key, feed, *, fraction: float = 1.0) -> tuple[Batch, PyTree]:
+        """The next examples, and where the stream stands after them."""
         if self.batch is None and fraction == 1.0:
             return self.data, feed
         if fraction < 1.0 or self.order == "replacement":
@@ -77,14 +79,6 @@ class Stream(Batched):
         else:
             index, feed = self._next(feed)
         return jax.tree.map(lambda u: jnp.take(u, index, axis=0, mode="clip"), self.data), feed
-
-    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
-        size = jax.tree.leaves(batch)[0].shape[0]
-        if size % n:
-            name = type(self).__name__
-            raise ValueError(f"{name}: a batch of {size} does not split into {n} equal parts; take a multiple of {n}.")
-        cut = size // n
-        return tuple(jax.tree.map(lambda u: u[i * cut : (i + 1) * cut], batch) for i in range(n))
 
     def _next(self, feed: Place):
         """The next `batch` indices of the stream; a batch may end one epoch and begin the next."""
@@ -95,6 +89,24 @@ class Stream(Batched):
         index = shuffled(jnp.where(later[None, None], then, now), jnp.where(later, place - n, place), self.n)
         end = place[-1] + 1
         return index, Place(feed.seed, feed.epoch + (end >= n), jnp.where(end >= n, end - n, end))
+
+
+class Stream(Examples, Batched):
+    """Abstract: a target whose mini-batches are examples of its `data`."""
+
+    def start(self, key: Key):
+        return self.first(key)
+
+    def draw(self, key: Key, feed, *, fraction: float = 1.0) -> tuple[Batch, PyTree]:
+        return self.take(key, feed, fraction=fraction)
+
+    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
+        size = jax.tree.leaves(batch)[0].shape[0]
+        if size % n:
+            name = type(self).__name__
+            raise ValueError(f"{name}: a batch of {size} does not split into {n} equal parts; take a multiple of {n}.")
+        cut = size // n
+        return tuple(jax.tree.map(lambda u: u[i * cut : (i + 1) * cut], batch) for i in range(n))
 
 
 def total(fn: Callable[[PyTree], jax.Array], data: PyTree) -> Scalar:
