@@ -19,11 +19,11 @@ from langevin.core.kernel import Kernel, PerChain, combine
 from langevin.core.pack import Packing
 from langevin.core.record import as_record
 from langevin.core.target import Target
-from langevin.core.types import Key, PyTree, Run, State, position_of
+from langevin.core.types import Key, PyTree, Run, State, map_chains, position_of
 
 Collect = Callable[[State], PyTree]
 
-MAPPED = State(0, 0, 0, 0, 0, None)  # `count` is one number for all chains
+MAPPED: Any = State(0, 0, 0, 0, 0, None)  # type: ignore[arg-type]  # `count` is one number for all chains
 UNROLL = 8  # steps in one turn of the loop on an accelerator, which share the launches of counters and outputs
 SMALL = 1 << 20  # numbers in all positions below which launches, not arithmetic, set the pace there
 BLOCK = 64  # draws between two looks at a traced loop bound on an accelerator, where a look costs 10-20 µs
@@ -72,7 +72,7 @@ def _advance(key, kernel, target, states, collect, n, *, length, thin, layout, a
     inner = kernel.kernel if per_chain else kernel
     fold = lambda u: u.reshape(rows, group, *u.shape[1:])
     if group > 1:
-        states = State(*(jax.tree.map(fold, part) for part in states[:-1]), count=states.count)
+        states = map_chains(partial(jax.tree.map, fold), states)
 
     # split once a chunk, outside the loop; a draw's key depends on the steps before it, not on the chunk
     counts = states.count + thin * inner.stride * jnp.arange(length, dtype=jnp.int32)
@@ -97,9 +97,9 @@ def _advance(key, kernel, target, states, collect, n, *, length, thin, layout, a
     if rows == 1:
         # plain matrix products in place of batches of one
         first, again = partial(jax.tree.map, lambda u: u[0]), partial(jax.tree.map, lambda u: u[None])
-        state = State(*map(first, states[:-1]), count=states.count)
+        state = map_chains(first, states)
         state, (kept, info) = chain(keys[:, 0], first(inner) if per_chain else inner, state)
-        states, kept, info = State(*map(again, state[:-1]), count=state.count), again(kept), again(info)
+        states, kept, info = map_chains(again, state), again(kept), again(info)
     elif layout == "vmap":
         axes = (1, 0 if per_chain else None, MAPPED)
         states, (kept, info) = jax.vmap(chain, axes, (MAPPED, 0))(keys, inner, states)
@@ -111,7 +111,7 @@ def _advance(key, kernel, target, states, collect, n, *, length, thin, layout, a
         states = states._replace(count=states.count[0])
     if group > 1:
         unfold = lambda u: u.reshape(chains, *u.shape[2:])
-        states = State(*(jax.tree.map(unfold, part) for part in states[:-1]), count=states.count)
+        states = map_chains(partial(jax.tree.map, unfold), states)
         kept, info = jax.tree.map(lambda u: jnp.moveaxis(u, 2, 1).reshape(chains, length, *u.shape[3:]), (kept, info))
     return states, kept, info
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeVar, cast, dataclass_transform
 
 import jax
 import numpy as np
@@ -57,7 +57,7 @@ def record(cls: type[T]) -> type[T]:
     cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
     cls.__repr__ = _repr  # type: ignore[method-assign]
     made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
-    fields = dataclasses.fields(made)
+    fields = dataclasses.fields(cast(Any, made))
     leaves = tuple(f.name for f in fields if not is_static(f))
     statics = tuple(f.name for f in fields if is_static(f))
 
@@ -82,7 +82,7 @@ def record(cls: type[T]) -> type[T]:
 
 def replace(rec: T, **changes: Any) -> T:
     """A copy with some fields changed; unknown names are looked for in the field `kernel` (a kernel in a kernel)."""
-    own = {f.name for f in dataclasses.fields(rec)}
+    own = {f.name for f in dataclasses.fields(cast(Any, rec))}
     here = {k: v for k, v in changes.items() if k in own}
     deeper = {k: v for k, v in changes.items() if k not in own}
     if deeper:

@@ -6,6 +6,7 @@ An Optax schedule (any function of the count) is accepted wherever a schedule is
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -78,7 +79,7 @@ class Scaled:
     """
 
     schedule: Schedule = 1.0
-    factor: float = 1.0
+    factor: Any = 1.0
 
     def __call__(self, count):
         return self.factor * at(self.schedule, count)

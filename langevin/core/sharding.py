@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from langevin.core import tree
-from langevin.core.types import PyTree, State
+from langevin.core.types import PyTree, State, map_chains
 
 LARGE = 150_000
 
@@ -53,7 +53,8 @@ def chains_over(states: State, on: Mesh) -> State:
     chains = jax.tree.leaves(states.position)[0].shape[0]
     if chains % on.shape["chain"]:
         raise ValueError(f"mesh: {chains} chains do not split over {on.shape['chain']} devices; start a multiple.")
-    return State(*(_split(part, on) for part in states[:-1]), count=_put(states.count, on, PartitionSpec()))
+    count = _put(states.count, on, PartitionSpec())
+    return map_chains(lambda part: _split(part, on), states)._replace(count=count)
 
 
 def data_over(target: PyTree, on: Mesh) -> PyTree:

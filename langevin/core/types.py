@@ -40,6 +40,12 @@ class State(NamedTuple):
     count: Scalar  # type: ignore[assignment]  # steps taken
 
 
+def map_chains(fn: Callable[[PyTree], PyTree], states: State) -> State:
+    """fn of every part of the states but `count`, which all chains share."""
+    position, aux, memory, evaluation, feed, count = states
+    return State(fn(position), fn(aux), fn(memory), fn(evaluation), fn(feed), count)
+
+
 class Info(NamedTuple):
     """What one step reports, for every kernel."""
 
@@ -69,7 +75,7 @@ class Run(NamedTuple):
 
     states: State
     kept: PyTree
-    info: Info
+    info: Any  # Info, or what reads it from disk
     kernel: Any
     target: Any
 

@@ -25,6 +25,7 @@ from langevin.core.advance import MAPPED, advance
 from langevin.core.kernel import PerChain, Wrapper, replace, spread
 from langevin.core.record import record
 from langevin.core.types import Key, State
+from langevin.tune.positions import tuner
 
 
 class Dual(NamedTuple):
@@ -69,6 +70,7 @@ class Seeking(Wrapper):
         return new._replace(memory=(new.memory, dual)), info
 
 
+@tuner
 def dual_averaging(
     key: Key,
     kernel: Any,

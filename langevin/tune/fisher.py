@@ -32,12 +32,14 @@ from langevin.core.advance import MAPPED, chains_of
 from langevin.core.kernel import PerChain, replace, spread
 from langevin.core.types import Key, State
 from langevin.dynamics.mass import LowRankMetric
+from langevin.tune.positions import tuner
 from langevin.tune.trajectory import needs
 
 TURNS = 3  # of the subspace iteration from nowhere; one is enough from the last round's directions
 TOGETHER = 64  # examples whose gradients are found at once
 
 
+@tuner
 def fisher(
     key: Key,
     kernel: Any,

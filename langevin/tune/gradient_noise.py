@@ -28,8 +28,10 @@ from langevin.core.advance import MAPPED
 from langevin.core.kernel import replace
 from langevin.core.schedule import at
 from langevin.core.types import Key, PyTree, State
+from langevin.tune.positions import tuner
 
 
+@tuner
 def gradient_noise(key: Key, kernel: Any, target: Any, states: State, *, batches: int = 32) -> tuple[Any, State]:
     """The kernel with its noise estimate B̂ measured on `batches` batches a chain, and the states unchanged."""
     if "noise_estimate" not in {f.name for f in fields(kernel)}:

@@ -49,6 +49,7 @@ from langevin.core.record import record
 from langevin.core.types import Key, State
 from langevin.dynamics.isokinetic import uniform
 from langevin.dynamics.mass import DiagonalMetric
+from langevin.tune.positions import tuner
 from langevin.tune.trajectory import chosen, forgetting, mean, needs, pace, size, watched
 
 SHRINK = 0.8  # of ε, after a step that was undone
@@ -150,6 +151,7 @@ class Seeking(Wrapper):
         return Sought(jnp.where(moves, old + w, sought.weight), ratio, step, most, sought.length, low)
 
 
+@tuner
 def tune_mclmc(
     key: Key,
     kernel: Any,

@@ -20,8 +20,10 @@ from langevin.core import tree
 from langevin.core.advance import advance
 from langevin.core.kernel import replace
 from langevin.core.types import Key, PyTree, State
+from langevin.tune.positions import tuner
 
 
+@tuner
 def metric_floor(
     key: Key, kernel: Any, target: Any, states: State, *, share: float = 0.5, steps: int = 400, looks: int = 20
 ) -> tuple[Any, State]:

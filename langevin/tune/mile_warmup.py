@@ -29,11 +29,13 @@ from langevin.core.kernel import PerChain, replace
 from langevin.core.types import Key, State
 from langevin.tune.fisher import fisher
 from langevin.tune.mclmc import Seeking, Wanted
+from langevin.tune.positions import tuner
 from langevin.tune.warm_start import nothing
 
 MEMORY = 50.0  # steps over which the energy error is averaged
 
 
+@tuner
 def mile_warmup(
     key: Key,
     kernel: Any,

@@ -39,6 +39,7 @@ from langevin.core.record import record
 from langevin.core.types import Key, PyTree, State
 from langevin.dynamics.integrators import INTEGRATORS
 from langevin.tune.dual_averaging import Seeking
+from langevin.tune.positions import tuner
 
 KEPT = 500  # positions a chain from which autocorrelations are found
 COORDINATES = 2000  # of a position that are kept
@@ -165,6 +166,7 @@ def needs(name: str, kernel: Any, fields: tuple[str, ...]) -> None:
             raise TypeError(f"{name}: {field} is a schedule; give it a number to start from.")
 
 
+@tuner
 def tune_mams(
     key: Key,
     kernel: Any,

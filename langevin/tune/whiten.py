@@ -44,6 +44,7 @@ from langevin.dynamics.mass import LowRankMetric
 from langevin.samplers.smile import SMILE
 from langevin.targets.stream import Stream
 from langevin.tune.fisher import precision
+from langevin.tune.positions import tuner
 from langevin.tune.probing import Probing, apart, halved
 from langevin.tune.trajectory import needs
 from langevin.tune.warm_start import nothing
@@ -51,6 +52,7 @@ from langevin.tune.warm_start import nothing
 FIRST = 32  # batches looked at before the first step
 
 
+@tuner
 def whiten(
     key: Key,
     kernel: SMILE,

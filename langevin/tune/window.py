@@ -28,8 +28,10 @@ from langevin.core.types import Key, State
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.samplers.blackjax import NUTS
 from langevin.tune.dual_averaging import seek
+from langevin.tune.positions import tuner
 
 
+@tuner
 def window(
     key: Key,
     kernel: Any,

@@ -134,3 +134,16 @@ def test_temperature_schedules_of_optax(key):
     posterior = sample(key, SGLD(0.05, temperature=cool), Density(hill), jnp.zeros((16, 2)), draws=1000)
     np.testing.assert_allclose(posterior.draws[:, -1], np.tile([1.0, -2.0], (16, 1)), atol=1e-3)
     assert posterior.draws[:, :200].std() > 0.3
+
+
+@pytest.mark.parametrize("given", ["positions", "states"])
+def test_tuners_take_positions_or_states(given, key):
+    """From positions the kernel's own states are made first; a mistake says what is wrong, not what JAX met."""
+    kernel, target, positions = HMC(0.2), Gaussian(np.zeros(2), np.ones(2)), jnp.zeros((4, 2))
+    k_begin, k_tune = jax.random.split(key)
+    start = positions if given == "positions" else begin_all(k_begin, kernel, target, positions)
+    tuned, states = dual_averaging(k_tune, kernel, target, start, steps=20)
+    assert states.position.shape == (4, 2)
+    assert float(tuned.step_size) > 0
+    with pytest.raises(TypeError, match="the target is lambda|the target is <lambda>"):
+        dual_averaging(key, kernel, lambda x: x, positions)

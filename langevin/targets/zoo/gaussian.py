@@ -48,6 +48,8 @@ class Gaussian(Known):
         if shape == "diagonal":
             return cls(np.zeros(d), variance)
         if shape == "rotated":
+            if key is None:
+                raise ValueError("Gaussian.conditioned: shape 'rotated' draws a rotation; give it a key.")
             q = np.asarray(jax.random.orthogonal(key, d), np.float64)
             turned = (q * variance) @ q.T
             return cls(np.zeros(d), 0.5 * (turned + turned.T))
