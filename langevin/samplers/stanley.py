@@ -105,6 +105,9 @@ class Stanley(Riemann):
         if name == "metropolis" and isinstance(self.temperature, np.floating) and self.temperature == 0:
             raise ValueError("Stanley: 'metropolis' needs a temperature above 0; take correction='hk2'.")
 
+    def law(self) -> Law:
+        return self.uncorrected_law() if self.every > 1 else Riemann.law(self)
+
     def uncorrected_law(self) -> Law:
         which, better = "p^(1/T)/D", "take correction='metropolis' or 'hk2'"
         if self.every > 1:

@@ -132,8 +132,8 @@ def test_records_are_made_and_changed_inside_jit():
 
 def test_replace_reaches_through_kernel():
     kernel = Cyclical(Guard(SGLD(0.1)), period=50)
-    new = replace(kernel, step_size=0.2, fall=5, period=60)
-    assert (new.kernel.kernel.step_size, new.kernel.fall, new.period) == (np.float32(0.2), 5, 60)
+    new = replace(kernel, step_size=0.2, max_drop=5, period=60)
+    assert (new.kernel.kernel.step_size, new.kernel.max_drop, new.period) == (np.float32(0.2), 5, 60)
     assert kernel.kernel.kernel.step_size == np.float32(0.1), "the old one is as it was"
     both = replace(kernel, kernel=Guard(SGLD(0.3)), temperature=2)
     assert (both.kernel.kernel.step_size, both.kernel.kernel.temperature) == (np.float32(0.3), 2)

@@ -19,7 +19,7 @@ from langevin.core.posterior import sample
 from langevin.core.record import record
 from langevin.core.run import begin_all, run
 from langevin.core.target import Density
-from langevin.core.types import Info, Law, State
+from langevin.core.types import Info, Law, Progress, State
 from langevin.samplers.hmc import HMC
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.sgld import SGLD
@@ -563,7 +563,7 @@ def test_progress_is_silent_off_a_terminal(capfd):
 def test_progress_on_a_terminal():
     console = terminal(True)
     bar = ProgressBar(100, console=console)
-    go(callbacks=(bar,), warmup=50, kernel=HMC(0.05, n_leapfrog=2))
+    go(callbacks=(bar,), warmup=50, kernel=HMC(0.9, n_leapfrog=2), target=replace(TARGET, batch=None))
     text = console.file.getvalue()
     for word in ("sampling", "100/100", "draws/s", "acceptance 0.", "R̂ "):
         assert word in text, text
@@ -578,7 +578,7 @@ def test_progress_counts_only_its_own_draws(tmp_path):
     bar = ProgressBar(100)
     out = go(draws=100, store=tmp_path / "run", callbacks=(bar,))
     bar.began = time.perf_counter() - 10
-    assert bar.words(100, out).startswith("20 draws/s")
+    assert bar.describe(Progress(100, out.kernel, out.target, out.states, out.kept, out.info)).startswith("20 draws/s")
 
 
 def test_a_watch_leaves_out_chains_that_have_diverged():

@@ -26,7 +26,7 @@ from langevin.samplers.sgld import SGLD
 
 FEW = ("normal", "gaussian", "cold")
 BLACKJAX = pytest.mark.skipif(importlib.util.find_spec("blackjax") is None, reason="BlackJAX is not installed")
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 SLOW = [

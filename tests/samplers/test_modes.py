@@ -94,7 +94,7 @@ def test_replicas_compose(key):
     assert posterior.info.ok.all()
     with pytest.raises(ValueError, match="two or more"):
         ReplicaExchange(SGLD(), temperatures=(1.0,))
-    with pytest.raises(ValueError, match="no temperature"):
+    with pytest.raises(TypeError, match="Guard has no field 'temperature'"):
         ReplicaExchange(Guard(SGLD()))
     with pytest.raises(ValueError, match="groups"):
         ReplicaExchange(EnsembleSGLD())

@@ -140,7 +140,7 @@ def test_plans_learn_what_the_data_say(network, key, name):
 def test_bad_input_is_one_sentence(network, key):
     k_init, k_settle, k_fisher = jax.random.split(key, 3)
     states = begin_all(k_init, MCLMC(0.1), network.target, network.starts(noise.key(0), 2))
-    with pytest.raises(ValueError, match="settle: 0 rounds"):
+    with pytest.raises(ValueError, match="mile_warmup: 0 rounds"):
         mile_warmup(k_settle, MCLMC(0.1), network.target, states, rounds=0)
     with pytest.raises(TypeError, match="SGLD has no field 'metric'"):
         fisher(k_fisher, SGLD(0.1), network.target, states)

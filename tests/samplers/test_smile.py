@@ -416,7 +416,7 @@ def test_a_step_over_the_wall_is_undone(key):
 
 def test_a_fall_is_undone(key):
     """No step falls by more than is allowed, and those that would are undone."""
-    target, kernel = Gaussian(np.zeros(12), np.ones(12)), SMILE(2.0, length=3.0, fall=3.0)
+    target, kernel = Gaussian(np.zeros(12), np.ones(12)), SMILE(2.0, length=3.0, max_drop=3.0)
     before, after, info = every_step(key, kernel, target, jnp.full((64, 12), 0.5), 40)
     undone_together(target, before, after, info)
     assert np.max(np.asarray(before.eval.log_density - after.eval.log_density)) <= 3.0
@@ -523,7 +523,7 @@ def test_published_step_size_never_settles(shape, sign, key):
 
     def step(past, error):
         quantile = lambda p: _gamma_quantile(p, past.mean, past.deviation)
-        new = kernel._adapted(past, error, quantile, past.time >= 10, jnp.zeros(3))
+        new = kernel._adapt(past, error, quantile, past.time >= 10, jnp.zeros(3))
         return new, jnp.log(new.step_size)
 
     # of several chains, as one wanders
