@@ -6,7 +6,8 @@ from langevin.diffusion.guidance import Classifier, ClassifierFree
 from langevin.diffusion.likelihood import bits_per_dim, log_prob
 from langevin.diffusion.loss import DSM
 from langevin.diffusion.net import TimeMLP
-from langevin.diffusion.sample import DPMSolver, EulerMaruyama, Heun, PredictorCorrector, ProbabilityFlow, generate
+from langevin.diffusion.ode import DPMSolver, Heun, ProbabilityFlow
+from langevin.diffusion.sample import EulerMaruyama, PredictorCorrector, generate
 from langevin.diffusion.score import NCSN, Denoising, ScoreMatching, Sliced
 from langevin.diffusion.sde import EDM, VE, VP, SubVP
 

@@ -19,8 +19,8 @@ from langevin.core.types import Key
 
 
 @record
-class MixtureScore:
-    """The score of a diffused mixture, (x, t) → ∇log p_t(x), with its log density.
+class Components:
+    """Abstract: a mixture of isotropic Gaussians under a forward diffusion.
 
     process: the forward diffusion.
     means: μ (component, d).
@@ -32,6 +32,11 @@ class MixtureScore:
     means: Any
     std: Any
     weights: Any
+
+
+@record
+class MixtureScore(Components):
+    """The score of a diffused mixture, (x, t) → ∇log p_t(x), with its log density."""
 
     def log_density(self, x, t):
         """log p_t(x), normalised."""
@@ -71,19 +76,8 @@ class MixtureScore:
 
 
 @record
-class DampedScore:
-    """The score of a mixture under CLD, (u, t) → (0, ∇_v log p_t(u)), with the log density of u.
-
-    process: CLD.
-    means: μ (component, d).
-    std: τ (component,).
-    weights: w (component,), adding to one.
-    """
-
-    process: Any
-    means: Any
-    std: Any
-    weights: Any
+class DampedScore(Components):
+    """The score of a mixture under CLD, (u, t) → (0, ∇_v log p_t(u)), with the log density of u."""
 
     def _parts(self, u, t):
         """Per component: x and v off their means (component, d), and the covariance's entries."""

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from langevin.core.record import record, static
-from langevin.diffusion.score import has_density
+from langevin.diffusion.annealed import has_density
 
 
 @record

@@ -32,17 +32,12 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
 from langevin.core import noise
-from langevin.core.kernel import Kernel
-from langevin.core.record import as_record, positive, record, static
-from langevin.core.target import Batched, Exact, HasDensity
-from langevin.core.types import Eval, Key, PyTree, Scalar
+from langevin.core.record import positive, record, static
+from langevin.core.types import Key, PyTree, Scalar
 
 Of = Literal["score", "energy"]
-UNROLLED = 4  # steps of a kernel at one level up to which they are written out: the last look is then left out
 
 
 def applied(program: Any, position: PyTree, *args) -> Any:
@@ -202,123 +197,3 @@ class NoiseScore:
     def __call__(self, x, sigma):
         more = (sigma,) if self.conditional else ()
         return score_of(self.program, self.position, self.of, x, *more) / sigma
-
-
-# --- a score as a target ----------------------------------------------------------------------------------------------
-
-
-def has_density(score: Any) -> bool:
-    """Whether a score is the gradient of a log density that it can say."""
-    return bool(getattr(score, "conservative", hasattr(score, "log_density")))
-
-
-@record
-class Level(Exact):
-    """A diffused density whose log is known, as a target for z = x/scale.
-
-    score: has log_density(x, t, *condition).
-    t: the time or noise level.
-    scale: the unit of z; with the noise as a unit, one step size fits all levels.
-    condition: what the score is also shown, a tuple.
-    """
-
-    score: Any
-    t: Any
-    scale: Any = 1.0
-    condition: Any = ()
-
-    def log_density(self, position):
-        return self.score.log_density(self.scale * position, self.t, *self.condition)
-
-
-@record
-class ScoreLevel(Batched):
-    """A diffused density of which only the score is known, as a target for z = x/scale; it has no log density.
-
-    score: (x, t, *condition) → ∇log p_t(x).
-    t: the time or noise level.
-    scale: the unit of z.
-    condition: what the score is also shown, a tuple.
-    """
-
-    score: Any
-    t: Any
-    scale: Any = 1.0
-    condition: Any = ()
-    stochastic = False
-
-    def start(self, key):
-        return ()
-
-    def draw(self, key, feed, *, fraction=1.0):
-        return (), feed
-
-    def evaluate(self, batch, position):
-        grad = self.scale * self.score(self.scale * position, self.t, *self.condition)
-        # a constant value, and NaN only where the score is, so that the chain is reported
-        return Eval(jnp.where(jnp.all(jnp.isfinite(grad)), 0.0, jnp.nan), grad, jnp.ones((), jnp.int32))
-
-    def parts(self, batch, n):
-        return (batch,) * n
-
-
-def level_of(score: Any, t: Any, scale: Any = 1.0, condition: Any = ()) -> Level | ScoreLevel:
-    """The target at one level: with its log density where the score has one, so that Metropolis kernels may be used."""
-    return (Level if has_density(score) else ScoreLevel)(score, t, scale, condition)
-
-
-def check_kernel(name: str, kernel: Any, score: Any) -> None:
-    """Refuse a kernel that cannot move on this score, in one sentence."""
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"{name}: {kernel!r} is no kernel; pass one of langevin.samplers, for example SGLD(0.03).")
-    if kernel.group > 1:
-        raise ValueError(f"{name}: {type(kernel).__name__} moves chains in groups; take a kernel of single chains.")
-    if kernel.requires is HasDensity and not has_density(score):
-        raise ValueError(
-            f"{name}: {type(kernel).__name__} accepts or rejects by a log density, and this score has none; "
-            "take SGLD, or learn an energy."
-        )
-
-
-def moved(key: Key, kernel: Any, level: Level | ScoreLevel, x, inner: int):
-    """x after `inner` steps of a kernel at one level."""
-    words, wrap = noise.words(jax.random.split(key, inner + 1))
-    state = kernel.init(wrap(words[0]), x / level.scale, level)
-    step = lambda state, word: (kernel.step(wrap(word), state, level)[0], None)
-    if inner <= UNROLLED:
-        for i in range(inner):
-            state, _ = step(state, words[1 + i])
-    else:
-        state, _ = lax.scan(step, state, words[1:])
-    return level.scale * state.position
-
-
-def annealed(key: Key, kernel: Any, score: Callable, sigmas, start, *, steps: int = 5, denoise: bool = True):
-    """Draws by a kernel on level after level, from start (n, …); at the end the noise left is taken off.
-
-    kernel: any of the library; its step size is in units of a level, e.g. SGLD(step_rule(sigmas, steps)).
-    score: (x, σ) → ∇log p_σ(x). sigmas: the levels, falling. steps: of the kernel, at every level.
-    """
-    sigmas = np.asarray(sigmas)
-    if sigmas.ndim != 1 or not (np.diff(sigmas) < 0).all() or not (sigmas > 0).all():
-        raise ValueError("annealed: sigmas must be positive and fall towards the data; sort them, largest first.")
-    if steps < 1:
-        raise ValueError(f"annealed: steps is {steps}; it must be 1 or more.")
-    score = as_record(score)
-    check_kernel("annealed", kernel, score)
-    return _annealed(key, kernel, score, jnp.asarray(sigmas), start, steps=steps, denoise=denoise)
-
-
-@partial(jax.jit, static_argnames=("steps", "denoise"))
-def _annealed(key, kernel, score, sigmas, start, *, steps, denoise):
-    words, wrap = noise.words(jax.random.split(key, (start.shape[0], sigmas.shape[0])))
-
-    def one(x, words):
-        def level(x, now):
-            sigma, word = now
-            return moved(wrap(word), kernel, level_of(score, sigma, sigma), x, steps), None
-
-        x, _ = lax.scan(level, x, (sigmas, words))
-        return x + sigmas[-1] ** 2 * score(x, sigmas[-1]) if denoise else x
-
-    return jax.vmap(one)(start, words)

@@ -72,14 +72,7 @@ class Seeking(Wrapper):
 
 @tuner
 def dual_averaging(
-    key: Key,
-    kernel: Any,
-    target: Any,
-    states: State,
-    *,
-    acceptance: float = 0.8,
-    steps: int = 300,
-    per_chain: bool = False,
+    key, kernel, target, states, *, acceptance: float = 0.8, steps: int = 300, per_chain: bool = False
 ) -> tuple[Any, State]:
     """The kernel with a step size at which it accepts at the rate asked for, and the states it got to."""
     log_step, states, _ = seek(key, kernel, target, states, acceptance, steps)

@@ -41,14 +41,7 @@ TOGETHER = 64  # examples whose gradients are found at once
 
 @tuner
 def fisher(
-    key: Key,
-    kernel: Any,
-    target: Any,
-    states: State,
-    *,
-    rank: int = 64,
-    examples: int = 256,
-    damping: float = 1000.0,
+    key, kernel, target, states, *, rank: int = 64, examples: int = 256, damping: float = 1000.0
 ) -> tuple[PerChain, State]:
     """The kernel with every chain's own LowRankMetric, and the states unchanged. It may be a PerChain already."""
     needs("fisher", kernel.kernel if isinstance(kernel, PerChain) else kernel, ("metric",))

@@ -32,7 +32,7 @@ from langevin.tune.positions import tuner
 
 
 @tuner
-def gradient_noise(key: Key, kernel: Any, target: Any, states: State, *, batches: int = 32) -> tuple[Any, State]:
+def gradient_noise(key, kernel, target, states, *, batches: int = 32) -> tuple[Any, State]:
     """The kernel with its noise estimate B̂ measured on `batches` batches a chain, and the states unchanged."""
     if "noise_estimate" not in {f.name for f in fields(kernel)}:
         raise TypeError(f"gradient_noise: {type(kernel).__name__} has no noise_estimate to set; SGHMC has.")

@@ -46,7 +46,7 @@ from langevin.core import tree
 from langevin.core.advance import MAPPED, chains_of
 from langevin.core.kernel import PerChain, Wrapper, replace, spread, warn_once
 from langevin.core.record import record
-from langevin.core.types import Key, State
+from langevin.core.types import State
 from langevin.dynamics.isokinetic import uniform
 from langevin.dynamics.mass import DiagonalMetric
 from langevin.tune.positions import tuner
@@ -153,10 +153,10 @@ class Seeking(Wrapper):
 
 @tuner
 def tune_mclmc(
-    key: Key,
-    kernel: Any,
-    target: Any,
-    states: State,
+    key,
+    kernel,
+    target,
+    states,
     *,
     steps: int = 3000,
     variance: float | tuple[float, float] = 5e-4,
@@ -197,23 +197,23 @@ def tune_mclmc(
 
 def _checked(kernel, target, states, *, steps, variance, share) -> tuple[float, float]:
     """The first and the last energy variance, after a look at everything."""
-    needs("energy", kernel, ("step_size", "length"))
+    needs("tune_mclmc", kernel, ("step_size", "length"))
     chains, positions = chains_of(states), states.position
     if not (isinstance(states.aux, jax.Array) and states.aux.shape == (chains, tree.size(positions) // chains)):
         raise TypeError(
-            f"energy: the states of {type(kernel).__name__} carry no velocity; pass a kernel that moves at constant "
-            "speed, like MCLMC, and its states."
+            f"tune_mclmc: the states of {type(kernel).__name__} carry no velocity; pass a kernel that moves at "
+            "constant speed, like MCLMC, and its states."
         )
     if steps < 1:
-        raise ValueError(f"energy: steps is {steps}; it must be 1 or more, better 1,000.")
+        raise ValueError(f"tune_mclmc: steps is {steps}; it must be 1 or more, better 1,000.")
     pair = tuple(variance) if isinstance(variance, (tuple, list)) else (variance, variance)
     if len(pair) != 2 or not all(v > 0 for v in pair):
-        raise ValueError(f"energy: variance is {variance}; it must be a positive number, or two: at first, at last.")
+        raise ValueError(f"tune_mclmc: variance is {variance}; it must be positive, or two such: at first, at last.")
     if len(share) != 3 or min(share) < 0 or not 0 < sum(share) <= 1 + 1e-6:
-        raise ValueError(f"energy: share is {share}; it must be three numbers, none negative, of sum 1 or less.")
+        raise ValueError(f"tune_mclmc: share is {share}; it must be three numbers, none negative, of sum 1 or less.")
     if target.stochastic:
         warn_once(
-            "energy: on mini-batches the energy error compares two batches and does not vanish with the step size, "
+            "tune_mclmc: on mini-batches the energy error compares two batches and does not vanish with the step size, "
             "which then falls without end; give the target all its data (batch=None)."
         )
     return pair

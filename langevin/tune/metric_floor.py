@@ -25,7 +25,7 @@ from langevin.tune.positions import tuner
 
 @tuner
 def metric_floor(
-    key: Key, kernel: Any, target: Any, states: State, *, share: float = 0.5, steps: int = 400, looks: int = 20
+    key, kernel, target, states, *, share: float = 0.5, steps: int = 400, looks: int = 20
 ) -> tuple[Any, State]:
     """The kernel with λ_i = share · RMS(g_i) measured along `steps` steps, and the states it got to."""
     if not share > 0:

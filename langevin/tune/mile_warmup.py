@@ -18,8 +18,6 @@ Sommer, Robnik, Nozadze, Seljak & Rügamer (2025), Microcanonical Langevin ensem
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,10 +35,10 @@ MEMORY = 50.0  # steps over which the energy error is averaged
 
 @tuner
 def mile_warmup(
-    key: Key,
-    kernel: Any,
-    target: Any,
-    states: State,
+    key,
+    kernel,
+    target,
+    states,
     *,
     rounds: int = 30,
     steps: int = 200,

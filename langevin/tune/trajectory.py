@@ -167,21 +167,13 @@ def needs(name: str, kernel: Any, fields: tuple[str, ...]) -> None:
 
 
 @tuner
-def tune_mams(
-    key: Key,
-    kernel: Any,
-    target: Any,
-    states: State,
-    *,
-    steps: int = 1000,
-    acceptance: float = 0.9,
-) -> tuple[Any, State]:
+def tune_mams(key, kernel, target, states, *, steps: int = 1000, acceptance: float = 0.9) -> tuple[Any, State]:
     """A kernel like MAMS with ε and L tuned in about `steps` steps, and the states it got to."""
-    needs("adjusted", kernel, ("step_size", "length", "integrator"))
+    needs("tune_mams", kernel, ("step_size", "length", "integrator"))
     if not (0 < acceptance < 1):
-        raise ValueError(f"adjusted: acceptance is {acceptance}; it must be between 0 and 1.")
+        raise ValueError(f"tune_mams: acceptance is {acceptance}; it must be between 0 and 1.")
     if steps < 60:
-        raise ValueError(f"adjusted: {steps} steps are too few to tune by; give 60 or more, better 500.")
+        raise ValueError(f"tune_mams: {steps} steps are too few to tune by; give 60 or more, better 500.")
     k_chosen, *k_stretch = jax.random.split(key, 4)
     keep, per_step = chosen(k_chosen, states), INTEGRATORS[kernel.integrator].n_grad
 

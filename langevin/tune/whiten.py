@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +38,7 @@ from langevin.core import tree
 from langevin.core.advance import MAPPED, advance, chains_of
 from langevin.core.kernel import PerChain, replace
 from langevin.core.target import HasPrior, provides
-from langevin.core.types import Key, PyTree, State
+from langevin.core.types import PyTree, State
 from langevin.dynamics.mass import LowRankMetric
 from langevin.samplers.smile import SMILE
 from langevin.targets.stream import Stream
@@ -54,10 +53,10 @@ FIRST = 32  # batches looked at before the first step
 
 @tuner
 def whiten(
-    key: Key,
-    kernel: SMILE,
-    target: Any,
-    states: State,
+    key,
+    kernel,
+    target,
+    states,
     *,
     steps: int = 4000,
     rounds: int = 8,

@@ -24,7 +24,7 @@ import numpy as np
 from langevin.core import tree
 from langevin.core.advance import MAPPED
 from langevin.core.kernel import PerChain, refresh, replace, spread
-from langevin.core.types import Key, State
+from langevin.core.types import State
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.samplers.blackjax import NUTS
 from langevin.tune.dual_averaging import seek
@@ -33,14 +33,7 @@ from langevin.tune.positions import tuner
 
 @tuner
 def window(
-    key: Key,
-    kernel: Any,
-    target: Any,
-    states: State,
-    *,
-    acceptance: float = 0.8,
-    steps: int = 1000,
-    dense: bool = False,
+    key, kernel, target, states, *, acceptance: float = 0.8, steps: int = 1000, dense: bool = False
 ) -> tuple[Any, State]:
     """The kernel with step size and metric tuned in `steps` steps, and the states it got to."""
     if isinstance(kernel, NUTS):

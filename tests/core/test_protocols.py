@@ -19,7 +19,7 @@ from langevin.baselines.noise_scaled import NoiseScaled
 from langevin.core import target as protocols
 from langevin.core.kernel import Kernel, Wrapper, admit, registered
 from langevin.core.target import Density, HasBatches, HasDensity, HasLikelihood, HasPrior, Target, examples, provides
-from langevin.diffusion.score import Level, ScoreLevel
+from langevin.diffusion.annealed import Level, ScoreLevel
 from langevin.energy.chains import Uniform
 from langevin.energy.cooperative import Cooperative
 from langevin.energy.energy import Energy

@@ -8,7 +8,8 @@ import pytest
 from langevin.diffusion import exact
 from langevin.diffusion.cld import CLD, HSM, SSCS, VelocityScore, log_prob_bound, tail
 from langevin.diffusion.likelihood import log_prob
-from langevin.diffusion.sample import EulerMaruyama, ProbabilityFlow, generate
+from langevin.diffusion.ode import ProbabilityFlow
+from langevin.diffusion.sample import EulerMaruyama, generate
 
 MEANS = jnp.array([[-1.0, 0.5], [1.0, -0.3], [0.5, 1.0]])
 STD, WEIGHTS = jnp.array([0.3, 0.2, 0.4]), jnp.array([0.5, 0.3, 0.2])

@@ -8,10 +8,11 @@ import pytest
 
 from langevin.core.record import record
 from langevin.diffusion import exact, guidance, likelihood
+from langevin.diffusion.annealed import level_of, move
 from langevin.diffusion.denoiser import FORMS, Denoiser, convert, denoised
 from langevin.diffusion.loss import DSM, dequantised, quantised, ready, stratified
-from langevin.diffusion.sample import DPMSolver, EulerMaruyama, Heun, PredictorCorrector, ProbabilityFlow, generate
-from langevin.diffusion.score import level_of, moved
+from langevin.diffusion.ode import DPMSolver, Heun, ProbabilityFlow
+from langevin.diffusion.sample import EulerMaruyama, PredictorCorrector, generate
 from langevin.diffusion.sde import EDM, VE, VP, SubVP
 from langevin.diffusion.times import SPACINGS, times
 from langevin.nets import convolution
@@ -295,7 +296,7 @@ def test_a_metropolis_corrector_keeps_the_law_where_langevin_does_not(key):
     level = level_of(score, t, s)
     words = [jax.random.key_data(jax.random.split(k, 4000)) for k in keys]
     wrap = lambda w: jax.random.wrap_key_data(w, impl=jax.random.key_impl(key))
-    of = lambda kernel, words: jax.vmap(lambda w, x: moved(wrap(w), kernel, level, x, 30))(words, start) / s
+    of = lambda kernel, words: jax.vmap(lambda w, x: move(wrap(w), kernel, level, x, 30))(words, start) / s
     exact_law, hot = of(MALA(0.5), words[0]), of(SGLD(0.5), words[1])
     se = np.sqrt(2 / 8000)
     assert abs(float(jnp.var(exact_law)) - 1) < 5 * se

@@ -9,18 +9,9 @@ import pytest
 
 from langevin.core.record import record, static
 from langevin.core.run import run
+from langevin.diffusion.annealed import anneal, has_density, level_of
 from langevin.diffusion.levels import levels, overlap_ratio, step_rule
-from langevin.diffusion.score import (
-    NCSN,
-    Denoising,
-    NoiseScore,
-    ScoreMatching,
-    Sliced,
-    annealed,
-    has_density,
-    level_of,
-    score_of,
-)
+from langevin.diffusion.score import NCSN, Denoising, NoiseScore, ScoreMatching, Sliced, score_of
 from langevin.nets.mlp import MLP
 from langevin.samplers.mala import MALA
 from langevin.samplers.optimize import Optimize
@@ -156,14 +147,14 @@ def test_annealed_langevin_reaches_the_mixture(kernel, key):
     n = 3000
     start = 4 * jax.random.normal(k_start, (n, 2))
     moves = dict(sgld=SGLD(step_rule(sigmas, 10)), mala=MALA(0.2))[kernel]
-    x = annealed(k_run, moves, Blurred(), sigmas, start, steps=10, denoise=False)
+    x = anneal(k_run, moves, Blurred(), sigmas, start, steps=10, denoise=False)
     first = np.asarray(x[:, 0]) > 0
     assert abs(first.mean() - 0.5) < 5 * 0.5 / np.sqrt(n)
     spread = np.var(np.asarray(x)[first] - [1.0, 0.0]) / (0.2**2 + 0.05**2)
     room = 0.03 if kernel == "mala" else 0.12  # SGLD is too hot by h/2, and more at few steps
     assert abs(spread - 1) < room + 5 * np.sqrt(2 / (2 * first.sum()))
     if kernel == "sgld":
-        clean = annealed(k_more, moves, Blurred(), sigmas, start, steps=10)
+        clean = anneal(k_more, moves, Blurred(), sigmas, start, steps=10)
         found = np.asarray(clean)[np.asarray(clean[:, 0]) > 0]
         assert np.var(found - [1.0, 0.0]) < 0.95 * np.var(np.asarray(x)[first] - [1.0, 0.0])
 
@@ -227,9 +218,9 @@ REFUSED = {
     "slices is 0": lambda: Sliced(linear, slices=0),
     "directions is": lambda: Sliced(linear, directions="sphere"),
     "sigma is -1": lambda: Denoising(linear, sigma=-1.0),
-    "fall towards the data": lambda: annealed(jax.random.key(0), SGLD(), Blurred(), [0.1, 1.0], jnp.zeros((1, 2))),
-    "steps is 0": lambda: annealed(jax.random.key(0), SGLD(), Blurred(), [1.0, 0.1], jnp.zeros((1, 2)), steps=0),
-    "this score has none": lambda: annealed(jax.random.key(0), MALA(), Blurred(False), [1.0, 0.1], jnp.zeros((1, 2))),
+    "fall towards the data": lambda: anneal(jax.random.key(0), SGLD(), Blurred(), [0.1, 1.0], jnp.zeros((1, 2))),
+    "steps is 0": lambda: anneal(jax.random.key(0), SGLD(), Blurred(), [1.0, 0.1], jnp.zeros((1, 2)), steps=0),
+    "this score has none": lambda: anneal(jax.random.key(0), MALA(), Blurred(False), [1.0, 0.1], jnp.zeros((1, 2))),
     "not finite": lambda: levels(np.full((3, 2), np.nan)),
     "smallest is 9": lambda: levels(np.eye(3), 9.0),
 }

@@ -40,7 +40,8 @@ from langevin.diffusion.denoiser import Denoiser
 from langevin.diffusion.guidance import ClassifierFree
 from langevin.diffusion.likelihood import bits_per_dim, log_prob
 from langevin.diffusion.loss import DSM, dequantised, quantised, ready
-from langevin.diffusion.sample import DPMSolver, EulerMaruyama, Heun, generate
+from langevin.diffusion.ode import DPMSolver, Heun
+from langevin.diffusion.sample import EulerMaruyama, generate
 from langevin.diffusion.sde import EDM
 from langevin.nets.unet import UNet
 from langevin_lab.experiments._diffusion import halves, trained

@@ -36,7 +36,8 @@ from langevin.data import texts
 from langevin.nets.bnn import Network, NormalPrior, prior_scales
 from langevin.nets.transformer import Transformer
 from langevin.targets.bayes import Bayes
-from langevin_lab.experiments._compared import Scale, Task, compared, draw, means
+from langevin_lab.experiments._compared import Scale, Task, compared, means
+from langevin_lab.experiments._compared_figure import draw
 
 METHODS = ("longer", "smile", "psmile", "sghmc")
 GRIDS = {"smile": (0.5, 0.1, 0.02), "psmile": (1e-2, 1e-3, 1e-4), "sghmc": (1e-3, 1e-4, 1e-5)}

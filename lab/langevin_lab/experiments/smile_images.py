@@ -44,7 +44,8 @@ from langevin.data import images
 from langevin.data.files import DataError
 from langevin.nets.bnn import bnn
 from langevin.nets.images import LeNet, ResNet
-from langevin_lab.experiments._compared import Scale, Task, compared, draw, means
+from langevin_lab.experiments._compared import Scale, Task, compared, means
+from langevin_lab.experiments._compared_figure import draw
 
 GRIDS = {
     "smile": (0.5, 0.1, 0.02),

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.record import positive, record, replace, static
+from langevin.core.record import positive, record, static
+from langevin.dynamics.metrics.averaging import Averaging
 
 
 class Elementwise:
@@ -62,7 +63,7 @@ def scale(form: str, floor, square):
 
 
 @record
-class RMS(Elementwise):
+class RMS(Averaging, Elementwise):
     """D_i from the size of the gradient of coordinate i.
 
     floor: λ, a number or a tree like the position.
@@ -79,16 +80,6 @@ class RMS(Elementwise):
             raise ValueError(f"RMS: form is {self.form!r}; it must be 'smooth' or 'li'.")
         if not 0 <= self.decay < 1:
             raise ValueError(f"RMS: decay is {self.decay}; it must be in [0, 1).")
-
-    @property
-    def kind(self):
-        return "moving" if self.decay else "gradient"
-
-    def instant(self):
-        return replace(self, decay=0.0)
-
-    def start(self, position):
-        return tree.zeros_like(position) if self.decay else ()
 
     def update(self, memory, grad, count):
         if not self.decay:

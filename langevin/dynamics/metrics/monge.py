@@ -21,11 +21,12 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
-from langevin.core.record import nonnegative, record, replace, static
+from langevin.core.record import nonnegative, record, static
+from langevin.dynamics.metrics.averaging import Averaging
 
 
 @record
-class MongeMetric:
+class MongeMetric(Averaging):
     """D = (I + α² m mᵀ)⁻¹, m the gradient or its moving average.
 
     alpha: α² of the metric (not its root).
@@ -37,16 +38,6 @@ class MongeMetric:
     decay: float = static(default=0.0)
     per: Literal["tree", "leaf"] = static(default="tree")
     diagonal = False
-
-    @property
-    def kind(self):
-        return "moving" if self.decay else "gradient"
-
-    def instant(self):
-        return replace(self, decay=0.0)
-
-    def start(self, position):
-        return tree.zeros_like(position) if self.decay else ()
 
     def update(self, memory, grad, count):
         if not self.decay:

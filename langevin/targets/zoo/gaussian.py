@@ -87,6 +87,18 @@ class Gaussian(Known):
         return self.whiten * x if self.whiten.ndim == 1 else self.whiten @ x
 
 
+class Independent(Known):
+    """Abstract: independent coordinates, each with its mean and standard deviation `scale`; normalised."""
+
+    scale: PyTree
+    log_z = 0.0
+    independent = True
+
+    @property
+    def variance(self) -> PyTree:
+        return jax.tree.map(jnp.square, self.scale)
+
+
 # y = log(e^{E/4} − 1), E ~ Exp(1), has the density 4 e^y (1 + e^y)^−5 and the cumulants ψ⁽ᵏ⁻¹⁾(1) + (−1)ᵏ ψ⁽ᵏ⁻¹⁾(4)
 SKEW_1 = -11.0 / 6.0
 SKEW_2 = math.pi**2 / 3 - 49.0 / 36.0
@@ -94,7 +106,7 @@ SKEW_4 = 2 * math.pi**4 / 15 - 6.0 * (1 + 1 / 16 + 1 / 81)
 
 
 @record
-class Skew(Known):
+class Skew(Independent):
     """Independent skewed coordinates of unequal scales: x = mean + scale (y − E y)/sd(y), e^y + 1 Pareto of index 4.
 
     y is the log of a ratio of gamma variables (shapes 1 and 4): skewness −0.87, kurtosis 4.76. Its gradient is bounded
@@ -110,12 +122,6 @@ class Skew(Known):
     scale: PyTree = dataclasses.field(
         default_factory=lambda: {"a": jnp.array([0.5, 1.0, 2.0]), "b": jnp.asarray(0.7, float)}
     )
-    log_z = 0.0
-    independent = True
-
-    @property
-    def variance(self) -> PyTree:
-        return jax.tree.map(jnp.square, self.scale)
 
     @property
     def fourth(self) -> PyTree:
@@ -139,7 +145,7 @@ class Skew(Known):
 
 
 @record
-class Scales(Known):
+class Scales(Independent):
     """Independent Gaussian coordinates of scales 0.5 to 2 in a tree, by default of mean 0.
 
     mean: the mean, {"a": (3,), "b": (2, 2)}.
@@ -150,12 +156,6 @@ class Scales(Known):
     scale: PyTree = dataclasses.field(
         default_factory=lambda: {"a": jnp.array([0.5, 1.0, 2.0]), "b": jnp.array([[0.7, 1.4], [1.2, 0.6]])}
     )
-    log_z = 0.0
-    independent = True
-
-    @property
-    def variance(self) -> PyTree:
-        return jax.tree.map(jnp.square, self.scale)
 
     @property
     def fourth(self) -> PyTree:
