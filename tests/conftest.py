@@ -3,7 +3,11 @@
 Most of the suite's time is compiling, so programs are compiled with less effort, and shared between workers and runs.
 """
 
+import ctypes
+import gc
 import os
+import signal
+import sys
 from pathlib import Path
 
 os.environ.setdefault(
@@ -44,6 +48,34 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if item.name.startswith("test_scikit_learn_agrees[BayesianClassifier") and "classif" not in item.name[40:]:
             item.add_marker(pytest.mark.slow)
+
+
+LARGEST = 2 << 30  # bytes of a worker above which compiled programs are let go
+
+
+def pytest_runtest_teardown(item):
+    """Let compiled programs go before a worker outgrows a laptop; those that come again are read from the disk."""
+    if _resident() > LARGEST:
+        jax.clear_caches()
+        gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _resident() -> int:
+    """Bytes of memory this process holds; 0 where that is not known."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises KeyboardInterrupt here, also where the suite was started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

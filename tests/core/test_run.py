@@ -483,7 +483,7 @@ def test_chains_that_diverge_one_after_the_other_stop_the_run():
     assert out.kept.shape[1] in (100, 120)
 
 
-def test_an_interrupt_in_a_chunk_keeps_the_chunks_before(monkeypatch):
+def test_an_interrupt_in_a_chunk_keeps_the_chunks_before(interruptible, monkeypatch):
     whole, calls, real = go(), [0], loop.advance
 
     def interrupted(*args, **options):
@@ -501,7 +501,7 @@ def test_an_interrupt_in_a_chunk_keeps_the_chunks_before(monkeypatch):
     np.testing.assert_array_equal(go(start=out.states, draws=60).kept, whole.kept[:, 40:])
 
 
-def test_an_interrupt_in_a_visit_keeps_its_chunk():
+def test_an_interrupt_in_a_visit_keeps_its_chunk(interruptible):
     closed = []
 
     class Impatient:
