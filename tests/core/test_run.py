@@ -563,7 +563,7 @@ def test_progress_is_silent_off_a_terminal(capfd):
 def test_progress_on_a_terminal():
     console = terminal(True)
     bar = ProgressBar(100, console=console)
-    go(callbacks=(bar,), warmup=50, kernel=HMC(0.9, n_leapfrog=2), target=replace(TARGET, batch=None))
+    go(callbacks=(bar,), warmup=50, kernel=HMC(0.3, n_leapfrog=2), target=replace(TARGET, batch=None))
     text = console.file.getvalue()
     for word in ("sampling", "100/100", "draws/s", "acceptance 0.", "R̂ "):
         assert word in text, text
