@@ -44,12 +44,6 @@ def test_import_is_light():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
-def test_contributing_shows_the_row_that_is_there():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    row = re.search(r'"sgnht": Row\(.*\)', text).group()
-    assert row.rstrip(",") in (ROOT / "tests" / "rows.py").read_text()
-
-
 def test_commands_in_readme_exist():
     from langevin.cli.figures import _modules
 
