@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from langevin.cli import evidence, figures, models, samplers
+from langevin.cli import evidence, figures, fit, models, samplers
 from langevin.cli.shared import fail
 
 app = typer.Typer(
@@ -14,7 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _more = {"allow_extra_args": True, "ignore_unknown_options": True}  # a kernel's own fields
-app.command(context_settings=_more)(models.fit)
+app.command(context_settings=_more)(fit.fit)
 app.command()(models.predict)
 app.command()(models.report)
 app.command()(models.compare)
@@ -35,6 +35,6 @@ def main() -> None:
     except KeyboardInterrupt:
         fail("interrupted before the first draws; nothing was saved.")
     except RuntimeError as error:
-        if not str(error).startswith("run:"):
+        if not str(error).startswith("run:") and type(error).__name__ != "StoreError":
             raise
         fail(str(error))

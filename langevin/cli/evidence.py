@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from langevin.cli.models import PARTS
+from langevin.cli.fit import PARTS
 from langevin.cli.shared import Json, Quiet, Seed, fail, write_json
 
 USUAL = ("laplace", "ais", "adapted", "dais")
@@ -58,7 +58,7 @@ def evidence(
     from langevin.core import noise
     from langevin.evidence.entry import METHODS
     from langevin.evidence.entry import log_evidence as weighed
-    from langevin.report.evidence import FEW, FILE, write
+    from langevin.report.evidence import DOCUMENT, FEW, write
 
     density, base, draws, about = _found(source, data, target, hidden)
     chosen = method or (BATCHES if density.stochastic else USUAL)
@@ -88,7 +88,8 @@ def evidence(
     if not quiet:
         _print(rows)
         if about:
-            Console().print(f"kept in {Path(source) / FILE}; `langevin report {source}` shows it.", highlight=False)
+            where = Path(source) / f"{DOCUMENT}.json"
+            Console().print(f"kept in {where}; `langevin report {source}` shows it.", highlight=False)
     if all("log_z" not in row for row in rows):
         fail(f"evidence: no method gave an answer; {rows[0]['words']}")
 
@@ -141,15 +142,11 @@ def _rows(folder: Path, data: str | None, target: str | None) -> tuple[Any, np.n
 
 
 def _fitted(folder: Path) -> dict[str, Any]:
-    """What `langevin fit` wrote of its table; nothing where an estimator was saved without it."""
-    import json
-
-    file = folder / "fit.json"
-    if file.exists():
-        return json.loads(file.read_text())
+    """What `langevin fit` wrote of its table, or what is known of an estimator saved without it."""
     from langevin.estimators.files import load
+    from langevin.report.folder import read_fit
 
-    return dict(task=load(folder).task)
+    return read_fit(folder) or dict(task=load(folder).task)
 
 
 def _told(found: Any) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 r"""PyTorch weights in the nets of this library: a `state_dict`, as a safetensors file or in memory.
 
-PyTorch is not needed to read a file: 8 bytes with the length n of the header (little-endian), n bytes of JSON
-{name: {"dtype", "shape", "data_offsets": [begin, end]}}, then the numbers, little-endian and row by row, without holes.
-A tensor takes its place here so:
+PyTorch is not needed to read a file. A tensor takes its place here so:
 
     Linear (out, in)           → Dense W (in, out): the transpose
     Conv2d (out, in, k, k)     → Convolution W (k²·in, out), its rows in the order (column, row, channel)
@@ -27,8 +25,6 @@ Hugging Face, Safetensors: format, https://huggingface.co/docs/safetensors (as o
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -44,7 +40,6 @@ import numpy as np
 from langevin.nets.images import Convolution, LeNet, Norm, ResNet
 from langevin.nets.mlp import MLP, Dense
 
-HEADER = 100_000_000  # bytes; the format allows no longer header
 DTYPES: dict[str, Any] = {
     "F64": "<f8",
     "F32": "<f4",
@@ -98,6 +93,8 @@ def from_torch(source: str | Path | Mapping[str, Any], net: Any, *, names: Mappi
 
 def read(path: str | Path) -> dict[str, np.ndarray]:
     """The tensors of a safetensors file by name."""
+    from safetensors import SafetensorError, deserialize
+
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -108,57 +105,17 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
             f"from_torch: {path} is a pickle of torch.save, which can run code; save it as safetensors, or pass "
             "torch.load(path, weights_only=True)."
         )
-    if len(data) < 8:
-        raise ValueError(f"from_torch: {path} is no safetensors file: it has {len(data)} bytes, the least is 8.")
-    length = int.from_bytes(data[:8], "little")
-    if length > min(HEADER, len(data) - 8):
-        raise ValueError(
-            f"from_torch: {path} is cut short or no safetensors file: its header should have {length} bytes, and "
-            f"{len(data) - 8} follow."
-        )
-    entries = _header(path, data[8 : 8 + length])
-    return _tensors(path, entries, memoryview(data)[8 + length :])
-
-
-def _header(path: Path, text: bytes) -> list[tuple[str, str, tuple[int, ...], int, int]]:
-    """(name, dtype, shape, begin, end) of every tensor, in the order of the file."""
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
-        header.pop("__metadata__", None)
-        entries = [(n, e["dtype"], tuple(e["shape"]), *e["data_offsets"]) for n, e in header.items()]
-        numbers = [i for _, _, shape, *ends in entries for i in (*shape, *ends)]
-        if not all(type(i) is int and i >= 0 for i in numbers) or any(len(e) != 5 for e in entries):
-            raise ValueError("a shape or an offset is no whole number")
-        if not all(isinstance(dtype, str) for _, dtype, *_ in entries):
-            raise ValueError("a dtype is no text")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"from_torch: {path} is no safetensors file: its header cannot be read ({error}).") from None
-    return sorted(entries, key=lambda entry: entry[3:])
+        found = deserialize(data)
+    except SafetensorError as error:
+        raise ValueError(f"from_torch: {path} is no whole safetensors file ({error}).") from None
+    return {name: _tensor(path, name, entry) for name, entry in found}
 
 
-def _once(pairs: list) -> dict:
-    if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError("a name occurs twice")
-    return dict(pairs)
-
-
-def _tensors(path: Path, entries: list, data: memoryview) -> dict[str, np.ndarray]:
-    tensors, at = {}, 0
-    for name, dtype, shape, begin, end in entries:
-        if dtype not in DTYPES:
-            raise ValueError(f"from_torch: {path} holds {name!r} as {dtype}; save it as F32.")
-        kind = np.dtype(DTYPES[dtype])
-        if begin != at or end - begin != math.prod(shape) * kind.itemsize:
-            raise ValueError(
-                f"from_torch: {path} is broken: {name!r} of shape {shape} ({dtype}) is put at bytes {begin} to {end}, "
-                "where it overlaps another, leaves a hole, or does not fit."
-            )
-        if end > len(data):
-            raise ValueError(f"from_torch: {path} is cut short: {name!r} ends at byte {end} of {len(data)}.")
-        tensors[name], at = np.frombuffer(data[begin:end], kind).reshape(shape), end
-    if at != len(data):
-        raise ValueError(f"from_torch: {path} is broken: {len(data) - at} bytes after the last tensor belong to none.")
-    return tensors
+def _tensor(path: Path, name: str, entry: dict[str, Any]) -> np.ndarray:
+    if entry["dtype"] not in DTYPES:
+        raise ValueError(f"from_torch: {path} holds {name!r} as {entry['dtype']}; save it as F32.")
+    return np.frombuffer(entry["data"], DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 # --- which is which -------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from langevin.core import kernel as kernels
-from langevin.core import schedule, sharding, tree
+from langevin.core import arviz, document, sharding, tree
+from langevin.core.files import StoreError
 from langevin.core.provenance import Provenance
-from langevin.core.record import as_record, is_record, is_static, show
+from langevin.core.record import as_record
 from langevin.core.run import _begin, join, run
-from langevin.core.store import Store, Stored, StoredInfo, StoreError, rebuild, skeleton, typed, write_file
-from langevin.core.types import Eval, Info, Key, PyTree, State
-from langevin.dynamics import mass as metric
+from langevin.core.serialize import Unstored, decode, encode
+from langevin.core.shards import Stored, StoredInfo
+from langevin.core.store import Store
+from langevin.core.types import Info, Key, PyTree, State
 
-GIVEN = ("observed_data", "constant_data", "predictions_constant_data")  # ArviZ groups without chains
+DOCUMENT = "posterior"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +86,8 @@ class Posterior:
 
     def more(self, key: Key, target: Any, draws: int, **options: Any) -> Posterior:
         """The same chains, `draws` draws longer."""
-        if isinstance(self.kernel, str):
-            raise TypeError(
-                f"posterior: its kernel was loaded as text only ({self.kernel}), for it holds a function; "
-                "give it the kernel with dataclasses.replace(posterior, kernel=…)."
-            )
+        if isinstance(self.kernel, Unstored):
+            raise TypeError(self.kernel.sentence)
         began = time.perf_counter()
         go_on = run(key, self.kernel, target, _hung(self.state, self.kernel, target), draws=draws, **options)
         kept, info = join([(_loaded(self.draws), _loaded(self.info)), (_loaded(go_on.kept), _loaded(go_on.info))])
@@ -102,47 +100,40 @@ class Posterior:
     # --- files and other libraries ------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """A folder that `Posterior.load` reads; no pickle."""
+        """A folder that `Posterior.load` reads; no pickle. A kernel that a file cannot hold is named in a warning."""
         folder = Path(path)
         store = Store(folder)
-        if folder.exists() and any(folder.iterdir()):
+        if not store.is_empty():
             raise StoreError(f"posterior: {folder} is not empty; save to another folder.")
-        store.open({"posterior": 1}, self.kernel, (), self.state)
-        begin = 0
-        for block in self._blocks():
-            n = jax.tree.leaves(block)[0].shape[1]
-            info = Info(*(np.asarray(getattr(self.info, f))[:, begin : begin + n] for f in Info._fields))
-            begin += n
-            store.append(begin, self.kernel, (), self.state, (block, info))
-        extra = dict(
-            provenance=dataclasses.asdict(self.provenance),
-            kernel=_kernel_as_json(self.kernel),
-            state=[skeleton(part) for part in (*self.state[:3], *self.state.eval, *self.state[4:])],
-            state_dtypes=[str(jnp.result_type(u)) for u in jax.tree.leaves(self.state)],
-            kernel_dtypes=[str(jnp.result_type(u)) for u in jax.tree.leaves(self.kernel)],
-            kernel_text=repr(self.kernel),
-        )
-        store._guarded(lambda: write_file(folder / "posterior.json", json.dumps(extra, indent=1).encode()))
+        store.open({"posterior": 1}, (), (), ())
+        try:
+            begin = 0
+            for block in self._blocks():
+                n = jax.tree.leaves(block)[0].shape[1]
+                info = Info._make(np.asarray(getattr(self.info, f))[:, begin : begin + n] for f in Info._fields)
+                begin += n
+                store.append(begin, (), (), (), (block, info))
+            kernel = _storable(self.kernel)
+            value = dict(kernel=kernel, state=self.state, provenance=self.provenance)
+            store.guarded(lambda: document.save(folder, DOCUMENT, value))
+        finally:
+            store.close()
 
     @classmethod
     def load(cls, path: str | Path, like: PyTree = None) -> Posterior:
-        """What `save` wrote. `like` gives the draws the structure of a position that is not made of dicts and lists."""
+        """What `save` wrote. `like` gives the draws the structure of a position whose classes are not known here."""
         folder = Path(path)
-        try:
-            extra = json.loads((folder / "posterior.json").read_text())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"posterior: {folder} holds no saved posterior ({error}).") from None
+        if not document.exists(folder, DOCUMENT):
+            raise StoreError(f"posterior: {folder} holds no saved posterior (there is no {DOCUMENT}.json).")
+        body, arrays = document.read(folder, DOCUMENT)
         stored = Stored.at(folder, like)
-        arrays = stored.store._read(stored.store.manifest["checkpoint"])
-        of = lambda name: [typed(arrays[f"{name}.{i}"], d) for i, d in enumerate(extra[f"{name}_dtypes"])]
-        state = _state_from(extra["state"], [jnp.asarray(u) for u in of("state")], like)
-        past = extra["provenance"]
-        past["seed"] = tuple(past["seed"])
         try:
-            kernel = _kernel_from_json(extra["kernel"], of("kernel"))
-        except (KeyError, TypeError, ValueError):  # a function or a tree that cannot be rebuilt without running code
-            kernel = extra["kernel_text"]
-        return cls(stored.load(), stored.store.info().load(), state, kernel, Provenance(**past))
+            state, past = decode(body["state"], arrays, lenient=True), decode(body["provenance"], arrays)
+            state = state if like is None else state._replace(position=_onto(state.position, like))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise StoreError(f"posterior: {folder / DOCUMENT}.json holds no posterior ({error}).") from None
+        info = StoredInfo(folder, stored.manifest).load()
+        return cls(stored.load(), info, state, _kernel(body.get("kernel"), arrays), past)
 
     def to_arviz(self, fn: Callable[[PyTree], PyTree] | None = None, *, limit: int = 100, **groups: dict) -> Any:
         """An ArviZ InferenceData (0.x) or DataTree (1.x) of fn(position), or of the position itself if it is small.
@@ -157,17 +148,7 @@ class Posterior:
                 f"to_arviz: a position has more than {limit} numbers; pass fn to say what to export, or a larger limit."
             )
         values = self.map(fn) if fn is not None else _joined(list(self._blocks()))
-        names = tree.names(values)
-        names = ["x"] if names == [""] else [n or "x" for n in names]
-        collected = self.weights() > 0
-        chains, draws = np.flatnonzero(collected.any(1)), np.flatnonzero(collected.any(0))
-        pick = lambda u: np.asarray(u)[np.ix_(chains, draws)]
-        stats = {"lp": self.info.log_density, "acceptance_rate": self.info.acceptance}
-        stats |= {"energy_error": self.info.energy_error, "n_steps": self.info.n_grad}
-        posterior = dict(zip(names, jax.tree.leaves(values), strict=True))
-        every = {"posterior": posterior, "sample_stats": stats} | groups
-        cut = {g: {n: u if g in GIVEN else pick(u) for n, u in values.items()} for g, values in every.items()}
-        return _arviz(cut)
+        return arviz.export(values, self.info, self.weights() > 0, groups)
 
     def _blocks(self) -> Iterator[PyTree]:
         yield from self.draws if isinstance(self.draws, Stored) else [self.draws]
@@ -210,40 +191,6 @@ def _loaded(x: PyTree) -> PyTree:
     return x.load() if isinstance(x, (Stored, StoredInfo)) else x
 
 
-def _arviz(groups: dict) -> Any:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz as az
-
-        if int(az.__version__.split(".")[0]) >= 1:
-            return az.from_dict(groups)
-        return az.from_dict(**groups)
-
-
-# --- states and kernels as JSON -------------------------------------------------------------------------------------
-
-
-def _state_from(skeletons: list, leaves: list, like: PyTree) -> State:
-    """The state of skeletons (position, aux, memory, log_density, grad, n_data, feed, count) and all their leaves.
-
-    A part that JSON cannot describe (a module, a named tuple) takes the structure of `like` if it has as many leaves,
-    else it is a tuple of its leaves, in order: `more` hangs them on what the kernel makes.
-    """
-    rest, parts = iter(leaves), []
-    for i, body in enumerate(skeletons):
-        here = [next(rest) for _ in range(_count(body))]
-        if _is_plain(body) or (i == 0 and like is None):
-            parts.append(rebuild(body, here))
-        elif like is not None and len(here) == len(jax.tree.leaves(like)):
-            parts.append(jax.tree.unflatten(jax.tree.structure(like), here))
-        else:
-            parts.append(tuple(here))
-    position, aux, memory, log_density, grad, n_data, feed, count = parts
-    return State(position, aux, memory, Eval(log_density, grad, n_data), feed, count)
-
-
 def _hung(state: State, kernel: Any, target: Any) -> State:
     """The state on the structure this kernel makes on this target: a loaded one may have lost named nodes."""
     try:
@@ -261,66 +208,35 @@ def _hung(state: State, kernel: Any, target: Any) -> State:
     return jax.tree.unflatten(jax.tree.structure(made), leaves)
 
 
-def _count(body: Any) -> int:
-    """How many leaves a skeleton has."""
-    if isinstance(body, int):
-        return 1
-    ((kind, inner),) = body.items()
-    return 0 if kind == "none" else sum(map(_count, inner.values() if isinstance(inner, dict) else inner))
-
-
-def _is_plain(body: Any) -> bool:
-    """Whether `rebuild` gives back the tree a skeleton was made from."""
-    if isinstance(body, int):
-        return True
-    ((kind, inner),) = body.items()
-    return kind == "none" or (
-        kind != "paths" and all(map(_is_plain, inner.values() if isinstance(inner, dict) else inner))
+def _storable(kernel: Any) -> Any:
+    """The kernel, or what to store in its place where it holds code; that is said now, not when it is missed."""
+    if isinstance(kernel, Unstored):
+        return {"sentence": kernel.sentence, "text": kernel.text}
+    lost = encode(kernel).lost
+    if not lost:
+        return kernel
+    field, what = next(iter(lost.items()))
+    sentence = (
+        f"posterior: the kernel's {field or 'value'} is {what}, code that a file cannot hold; use a record in its "
+        "place (a schedule of langevin.schedules, samplers.optimize.Adam, or a class of your own with @record), or "
+        "give the kernel again after loading: dataclasses.replace(posterior, kernel=…)."
     )
+    warnings.warn(sentence, stacklevel=4)
+    return {"sentence": sentence, "text": repr(kernel)}
 
 
-def _kernel_as_json(kernel: Any) -> Any:
-    """Class names, static fields, and trees of numbers by their index among the kernel's leaves."""
-    used = 0
-
-    def encode(value):
-        nonlocal used
-        if is_record(value):
-            fields = dataclasses.fields(value)
-            body = {f.name: encode(getattr(value, f.name)) for f in fields if not is_static(f)}
-            fixed = {f.name: _fixed(getattr(value, f.name)) for f in fields if is_static(f)}
-            return {"class": type(value).__name__, "fields": body, "static": fixed}
-        body, first = skeleton(value), used
-        used += _count(body)
-        return {"tree": body, "first": first} if _is_plain(body) else {"text": show(value)}
-
-    return encode(kernel)
+def _kernel(body: Any, arrays: list) -> Any:
+    """A loaded kernel, or what says why it is not there."""
+    try:
+        kernel = decode(body, arrays)
+    except StoreError as error:
+        sentence = f"{error} Or give the kernel to what was loaded: dataclasses.replace(posterior, kernel=…)."
+        return Unstored(sentence, "a kernel that is not known here")
+    return Unstored(**kernel) if isinstance(kernel, dict) else kernel
 
 
-def _fixed(value: Any) -> Any:
-    if isinstance(value, (str, int, float, bool, type(None))):
-        return {"value": value}
-    if type(value) is tuple:
-        return {"tuple": [_fixed(v) for v in value]}
-    return {"text": show(value)}
-
-
-def _kernel_from_json(body: Any, leaves: list) -> Any:
-    """The record; KeyError where a part of it was written as text only."""
-    if "class" not in body:
-        return rebuild(body["tree"], [u[()] if u.ndim == 0 else u for u in leaves[body["first"] :]])
-    fields = {name: _kernel_from_json(value, leaves) for name, value in body["fields"].items()}
-    return _class(body["class"])(**fields, **{name: _unfixed(value) for name, value in body["static"].items()})
-
-
-def _unfixed(body: Any) -> Any:
-    return tuple(_unfixed(v) for v in body["tuple"]) if "tuple" in body else body["value"]
-
-
-def _class(name: str) -> type:
-    """A record of this library or a registered kernel: a file names classes, it brings none."""
-    for module in (schedule, metric, kernels):
-        found = getattr(module, name, None)
-        if isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module.__name__:
-            return found
-    return kernels.named(name)
+def _onto(x: PyTree, like: PyTree) -> PyTree:
+    leaves, wanted = jax.tree.leaves(x), len(jax.tree.leaves(like))
+    if len(leaves) != wanted:
+        raise StoreError(f"posterior: a position has {len(leaves)} arrays and `like` {wanted}; they do not fit.")
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -18,6 +18,8 @@ import numpy as np
 
 T = TypeVar("T")
 
+RECORDS: dict[str, type] = {}  # every record by its import path "module:name": what `core.serialize` may rebuild
+
 
 def static(*, default: Any = MISSING) -> Any:
     """A field that is part of the program, not of its data."""
@@ -77,6 +79,7 @@ def record(cls: type[T]) -> type[T]:
         return self
 
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
+    RECORDS[f"{made.__module__}:{made.__qualname__}"] = made
     return made
 
 

@@ -93,7 +93,7 @@ def run(
             if stop or len(told) == chains_of(states):
                 break
     finally:
-        _close(callbacks)
+        _close((*callbacks, store))
     if store is None:
         if not pieces and len(told) == chains_of(states):
             raise RuntimeError(f"run: all {len(told)} chains diverged in warm-up; take a smaller step size.")
@@ -142,10 +142,10 @@ def _call(callbacks: Sequence[Callback], progress: Progress) -> Progress:
     return progress
 
 
-def _close(callbacks: Sequence[Callback]) -> None:
-    for callback in callbacks:
-        if isinstance(callback, Closing):
-            callback.close()
+def _close(used: Sequence[Any]) -> None:
+    for each in used:
+        if isinstance(each, Closing):
+            each.close()
 
 
 def _written(store: Store, done, *what) -> bool:

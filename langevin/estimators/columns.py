@@ -11,7 +11,7 @@ last bit, and the order of rows does not matter.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,15 +109,6 @@ class Columns:
             said.append("Text, one column a value: " + ", ".join(f"{c.name} ({len(c.values)})" for c in text) + ".")
         said += [f"{len(c.rare)} rare values of {c.name} share a column." for c in of(Text) if c.rare]
         return tuple(said)
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return [{"kind": type(c).__name__} | asdict(c) for c in self.every]
-
-    @classmethod
-    def from_json(cls, body: list[dict[str, Any]]) -> Columns:
-        kinds: dict[str, Any] = {k.__name__: k for k in (Number, Text, Constant)}
-        tuples = lambda d: {k: tuple(v) if isinstance(v, list) else v for k, v in d.items()}
-        return cls(tuple(kinds[d["kind"]](**tuples({k: v for k, v in d.items() if k != "kind"})) for d in body))
 
 
 def raw_columns(X: Any) -> list[tuple[str, np.ndarray]]:

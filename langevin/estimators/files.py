@@ -1,50 +1,45 @@
-"""Estimators in folders: parameters, columns and threshold as JSON, draws as `Posterior.save` writes them; no pickle.
+"""Estimators in folders: parameters, plan, columns and threshold as a document, draws as `Posterior.save` writes them.
 
-A network, plan or kernel of one's own is code, and code is not saved: `load` takes them again, as `network=`, `plan=`
-and `kernel=`. Without the last two an estimator predicts as it did; only to fit it anew are they needed.
+A network of one's own is code, and code is not saved: `load` takes it again, as `network=`. So are a plan that tunes by
+a function of one's own, and a kernel that holds one; without these an estimator predicts as it did, and only to fit it
+anew are they needed.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
+from langevin.core import document
+from langevin.core.files import StoreError
 from langevin.core.posterior import Posterior
 from langevin.core.record import replace
-from langevin.core.store import StoreError, write_file
-from langevin.estimators.columns import Columns
-from langevin.tune.plan import PLANS
+from langevin.core.serialize import encode
+from langevin.tune.plan import Plan
 
-FORM = 1  # of the folder
-KEPT = ("center_", "scale_", "threshold_", "seed_", "n_rows_", "n_features_in_", "seconds_")
+DOCUMENT = "estimator"
+KEPT = (
+    *("center_", "scale_", "threshold_", "epistemic_", "seed_", "n_rows_", "n_features_in_", "seconds_", "table_"),
+    *("classes_", "feature_names_in_", "columns_"),
+)
 
 
 def save(estimator: Any, folder: Path) -> None:
     """All of it or nothing: estimator.json, which makes the folder one, comes last."""
+    params = estimator.get_params(deep=False)
+    code = sorted(name for name, value in params.items() if encode(value).lost)
     estimator.posterior_.save(folder)
-    leaves = jax.tree.leaves(estimator.start_)
-    arrays = {f"start{i}": np.asarray(u) for i, u in enumerate(leaves)} | {"epistemic": estimator.epistemic_}
-    np.savez(folder / "estimator.npz", **arrays)
-    params = {k: _plain(v) for k, v in estimator.get_params(deep=False).items()}
-    body = dict(
-        form=FORM,
+    value = dict(
         kind=type(estimator).__name__,
-        params={k: v[0] for k, v in params.items() if v},
-        code=sorted(k for k, v in params.items() if not v),
-        columns=estimator.columns_.as_json(),
-        plan=_named(estimator.plan_),
-        lengths={k: getattr(estimator.plan_, k) for k in ("draws", "thin", "batch")},
-        kept={k: getattr(estimator, k) for k in KEPT if hasattr(estimator, k)},
+        params={name: value for name, value in params.items() if name not in code},
+        code=code,
+        start=jax.tree.leaves(estimator.start_),
+        plan=_storable(estimator.plan_),
+        kept={name: getattr(estimator, name) for name in KEPT if hasattr(estimator, name)},
     )
-    for name in ("classes_", "feature_names_in_"):
-        if hasattr(estimator, name):
-            values = getattr(estimator, name)
-            body[name] = dict(dtype=str(values.dtype), values=values.tolist())
-    write_file(folder / "estimator.json", json.dumps(body, indent=1, ensure_ascii=False).encode())
+    document.save(folder, DOCUMENT, value)
 
 
 def load(path: str | Path, **given: Any) -> Any:
@@ -53,49 +48,45 @@ def load(path: str | Path, **given: Any) -> Any:
     from langevin.estimators.regressor import BayesianRegressor
 
     folder = Path(path)
+    if not document.exists(folder, DOCUMENT):
+        raise StoreError(f"load: {folder} holds no saved estimator (there is no {DOCUMENT}.json).")
+    body = document.load(folder, DOCUMENT)
     try:
-        body = json.loads((folder / "estimator.json").read_text())
-        arrays = dict(np.load(folder / "estimator.npz"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"load: {folder} holds no saved estimator ({error}).") from None
-    if body["form"] > FORM:
-        raise StoreError(f"load: {folder} was written by a newer langevin; update to read it.")
-    if "network" in body["code"] and "network" not in given:
-        raise StoreError(f"load: {folder} has a network of its own, which is code: load(path, network=…).")
-    kinds = {k.__name__: k for k in (BayesianRegressor, BayesianClassifier)}
-    estimator = kinds[body["kind"]](**({k: _tuples(v) for k, v in body["params"].items()} | given))
-    for name, value in body["kept"].items():
-        setattr(estimator, name, value)
-    for name in ("classes_", "feature_names_in_"):
-        if name in body:
-            setattr(estimator, name, np.array(body[name]["values"], dtype=body[name]["dtype"]))
-    estimator.columns_ = Columns.from_json(body["columns"])
-    estimator.epistemic_ = arrays["epistemic"]
-    like = estimator._net().position
+        if "network" in body["code"] and "network" not in given:
+            raise StoreError(f"load: {folder} has a network of its own, which is code: load(path, network=…).")
+        kinds = {k.__name__: k for k in (BayesianRegressor, BayesianClassifier)}
+        estimator = kinds[body["kind"]](**(body["params"] | given))
+        for name in KEPT:
+            if name in body["kept"]:
+                setattr(estimator, name, body["kept"][name])
+        if not isinstance(body["plan"], Plan):
+            raise TypeError(f"its plan is {type(body['plan']).__name__}")
+        estimator.plan_ = body["plan"]
+        like = _fitting(estimator, body["start"], folder)
+        estimator.start_ = jax.tree.unflatten(jax.tree.structure(like), body["start"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"load: {folder / DOCUMENT}.json is not as langevin writes it ({error}).") from None
     estimator.posterior_ = Posterior.load(folder, like=like)
-    count = len(jax.tree.leaves(like))
-    estimator.start_ = jax.tree.unflatten(jax.tree.structure(like), [arrays[f"start{i}"] for i in range(count)])
-    estimator.plan_ = replace(PLANS[body["plan"]], **body["lengths"])
     return estimator
 
 
-def _plain(value: Any) -> tuple:
-    """(value,) if JSON gives it back, else ()."""
-    try:
-        return (value,) if json.loads(json.dumps(value)) == _lists(value) else ()
-    except TypeError:
-        return ()
+def _fitting(estimator: Any, start: list, folder: Path) -> Any:
+    """Shapes of the network's position, compared with the arrays that are there before a network is built."""
+    net = estimator._net()
+    like = jax.eval_shape(lambda: net.position)
+    wanted = [u.shape for u in jax.tree.leaves(like)]
+    found = [u.shape[1:] for u in start]
+    if wanted != found:
+        raise StoreError(
+            f"load: the network that {folder / DOCUMENT}.json describes has arrays of shapes {wanted}, and those saved "
+            f"are {found}; the folder is damaged, or the network given is another."
+        )
+    return like
 
 
-def _lists(value: Any) -> Any:
-    return [_lists(v) for v in value] if isinstance(value, (tuple, list)) else value
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _named(plan: Any) -> str:
-    """The named plan that one was made from, by its kernel."""
-    alike = (name for name, other in PLANS.items() if type(other.kernel) is type(plan.kernel))
-    return next(alike, "mile")
+def _storable(plan: Any) -> Any:
+    """The plan without what is code: it is not needed to predict, nor to go on."""
+    if encode(plan.tune).lost:
+        plan = replace(plan, tune=None)
+    lost = encode(plan.kernel).lost
+    return replace(plan, kernel=None) if lost else plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from langevin.core import noise
 from langevin.core.callbacks import ProgressBar
+from langevin.core.fingerprint import fingerprint
 from langevin.core.posterior import Posterior
 from langevin.core.provenance import Provenance
 from langevin.core.record import record, replace
@@ -153,6 +154,7 @@ class NetworkEstimator(Planned):
         raw, y, weight = merged(raw_columns(X), y, weight)
         if len(y) < 2 and self.task == "regression":
             raise ValueError(f"{type(self).__name__}: there is 1 sample with weight; at least 2 are needed.")
+        self.table_ = fingerprint((raw, y, weight))
         train, held = self._parts(len(y), seed)
         take = lambda index: [(name, u[index]) for name, u in raw]
         self.columns_ = Columns.fit(take(train), weight[train])
@@ -172,11 +174,12 @@ class NetworkEstimator(Planned):
             )
         start = plan.trained(jax.random.clone(k_fit), target, model.starts(k_starts, self.chains), score=score)
         self.start_ = jax.tree.map(np.asarray, start)
-        looks = (_Look(self, take(held if len(held) else train), watch, began),) if watch else ()
+        rows = take(held if len(held) else train)
+        looks = (Look(self, lambda now: watch(now._calibrated(rows))),) if watch else ()
         self.posterior_ = plan.sampled(k_fit, target, start, callbacks=(*bar, *looks, *callbacks))
         self.seconds_ = time.perf_counter() - began
         self._model_ = model
-        return self._calibrated(take(held if len(held) else train))
+        return self._calibrated(rows)
 
     def target(self, X, y, sample_weight=None) -> tuple[Any, Normal]:
         """The posterior of the network on a table as a target, and its prior as a base: for `langevin.evidence`."""
@@ -203,13 +206,16 @@ class NetworkEstimator(Planned):
         weight = np.array(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         raw, y, weight = merged(raw_columns(X), y, weight)
         train, held = self._parts(len(y), self.seed_)
-        if len(train) != self.n_rows_:
-            raise ValueError(f"more: {len(train)} rows to train on, the fit had {self.n_rows_}; pass the same table.")
+        if fingerprint((raw, y, weight)) != self.table_:
+            have = f"{len(train)} rows to train on, the fit had {self.n_rows_}"
+            raise ValueError(f"more: this is not the table of the fit ({have}, or values differ); pass the same table.")
         take = lambda index: [(name, u[index]) for name, u in raw]
         model = self._model(self.columns_.encoded(take(train)), self._targets(y, weight)[train])
         target = self._weighed(model.target, weight[train])
         k_fit = jax.random.split(noise.key(self.seed_))[1]
+        began = time.perf_counter() - self.seconds_
         self.posterior_ = self.plan_.more(k_fit, target, self.posterior_, draws, callbacks=callbacks)
+        self.seconds_ = time.perf_counter() - began
         return self._calibrated(take(held if len(held) else train))
 
     def _parts(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -337,12 +343,15 @@ class NetworkEstimator(Planned):
         files.save(self, Path(path))
 
 
-class _Look:
-    """A callback that shows the estimator as it would be if sampling ended here."""
+class Look:
+    """A callback that calls `watch` with the estimator as it would be if sampling ended here, uncalibrated.
 
-    def __init__(self, estimator: NetworkEstimator, rows: list, watch: Callable[[Any], None], began: float):
-        self.estimator, self.rows, self.watch, self.began = estimator, rows, watch, began
-        self.pieces: list = []
+    before: draws and Info that it has already, where a fit goes on; seconds: what they took.
+    """
+
+    def __init__(self, estimator: Any, watch: Callable[[Any], Any], before: Sequence = (), seconds: float = 0.0):
+        self.estimator, self.watch, self.began = estimator, watch, time.perf_counter() - seconds
+        self.pieces = list(before)
 
     def __call__(self, progress: Progress) -> Progress:
         if progress.done > 0:
@@ -351,7 +360,7 @@ class _Look:
             now.seconds_ = time.perf_counter() - self.began
             known = Provenance.now(seconds=now.seconds_)
             now.posterior_ = Posterior(*join(self.pieces), progress.states, progress.kernel, known)
-            self.watch(now._calibrated(self.rows))
+            self.watch(now)
         return progress
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from langevin.core.store import StoreError
+from langevin.core import document
+from langevin.core.files import StoreError
 from langevin.diagnostics import calibration, compare
 from langevin.report import evidence
 from langevin.report.facts import Facts
@@ -17,7 +18,7 @@ from langevin.report.scores import row_nll
 ROWS = 5000  # training rows that are scored, at most
 HEAVY = 0.7  # Pareto's k above which a left-out density is not to be trusted
 WIDE = 0.4  # variance of a row's log likelihood above which WAIC is not
-FILE = "scores.npz"
+DOCUMENT = "scores"
 
 
 def write(folder: Path, facts: Facts, estimator: Any, X: Any, y: np.ndarray) -> None:
@@ -30,7 +31,7 @@ def write(folder: Path, facts: Facts, estimator: Any, X: Any, y: np.ndarray) -> 
     found |= dict(waic=compare.waic(each), variance=np.var(each, axis=0), train=evidence.fingerprint(y))
     with contextlib.suppress(ImportError):  # without ArviZ there is WAIC alone
         found["loo"], found["k"] = compare.loo(each)
-    np.savez(folder / FILE, **found)
+    document.save(folder, DOCUMENT, found)
 
 
 def compared(first: Path, second: Path) -> list[dict[str, Any]]:
@@ -60,7 +61,7 @@ def compared(first: Path, second: Path) -> list[dict[str, Any]]:
 
 def trained(folder: Path) -> str:
     """The fingerprint of the targets that a model was trained on; nothing where its scores were not kept."""
-    return str(_read(folder)["train"]) if (folder / FILE).exists() else ""
+    return str(_read(folder)["train"]) if document.exists(folder, DOCUMENT) else ""
 
 
 def _doubts(score: str, *models: dict[str, Any]) -> list[str]:
@@ -74,7 +75,6 @@ def _doubts(score: str, *models: dict[str, Any]) -> list[str]:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    try:
-        return dict(np.load(folder / FILE))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"compare: {folder} holds no scores ({error}); `langevin fit --out` writes them.") from None
+    if not document.exists(folder, DOCUMENT):
+        raise StoreError(f"compare: {folder} holds no scores; `langevin fit --out` writes them.")
+    return document.load(folder, DOCUMENT)

@@ -7,19 +7,19 @@ seed. A line that is found again replaces itself; all others stay.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from langevin.core.store import StoreError, write_file
+from langevin.core import document
+from langevin.core.files import StoreError
 from langevin.report.facts import Facts
 from langevin.report.markup import MINUS, UNKNOWN, count, listed, number, pair, section, several, short, table, words
 from langevin.report.plot import Axis, Chart
 
-FILE = "evidence.json"
+DOCUMENT = "evidence"
 FEW = 10  # effective weights below which an error from their spread says little
 STDERRS = 3.0  # methods that differ by more do not agree
 NAME, METHOD = 40, 24  # letters of a table's name, and of a method's
@@ -42,13 +42,23 @@ def fingerprint(y: np.ndarray) -> str:
 
 def read(folder: Path) -> tuple[dict[str, Any], ...]:
     """Entries {"rows", "n", "task", "data", "table"}, the latest last; none where the model was never weighed."""
-    file = folder / FILE
-    if not file.exists():
+    if not document.exists(folder, DOCUMENT):
         return ()
     try:
-        return tuple({**entry, "table": tuple(map(dict, entry["table"]))} for entry in json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        return tuple(map(_entry_of, document.load(folder, DOCUMENT)))
+    except (StoreError, TypeError, KeyError, ValueError) as error:
+        file = folder / f"{DOCUMENT}.json"
         raise StoreError(f"evidence: {file} cannot be read ({error}); remove it and weigh the model again.") from None
+
+
+def _entry_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry as it was written: a stranger's is refused here, and not in the page."""
+    _rows(entry)
+    for row in entry["table"]:
+        numbers = [row.get(k) for k in ("log_z", "stderr", "ess", "lower", "upper")]
+        if row["guarantee"] not in WORTH or not all(v is None or isinstance(v, (int, float)) for v in numbers):
+            raise ValueError(f"{row['method']} of seed {row['seed']} is no line of evidence")
+    return {**entry, "n": int(entry["n"]), "data": str(entry["data"]), "table": tuple(map(dict, entry["table"]))}
 
 
 def write(folder: Path, about: dict[str, Any], row: dict[str, Any]) -> None:
@@ -58,8 +68,8 @@ def write(folder: Path, about: dict[str, Any], row: dict[str, Any]) -> None:
     entries = list(read(folder))
     before = next((e for e in entries if _rows(e) == _rows(about)), None)
     kept = [other for other in before["table"] if not mine(other)] if before else []
-    entries = [e for e in entries if e is not before] + [{**about, "table": [*kept, line]}]
-    write_file(folder / FILE, (json.dumps(entries, indent=1, ensure_ascii=False) + "\n").encode())
+    entries = [{**e, "table": list(e["table"])} for e in entries if e is not before]
+    document.save(folder, DOCUMENT, [*entries, {**about, "table": [*kept, line]}])
 
 
 def _rows(entry: dict[str, Any]) -> tuple:

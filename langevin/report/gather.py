@@ -13,6 +13,7 @@ import numpy as np
 from langevin.core import kernel as kernels
 from langevin.core import tree
 from langevin.core.record import is_record
+from langevin.core.serialize import Unstored
 from langevin.core.types import Law
 from langevin.diagnostics.convergence import diagnose
 from langevin.estimators.network import NetworkEstimator
@@ -78,9 +79,9 @@ def _strangers(X: Any, random: np.random.Generator) -> Any:
 
 
 def _kernel(kernel: Any) -> tuple[Law, str, str, tuple[str, ...]]:
-    """The law, the name, the settings and the references of a kernel; one that was loaded as text has no law."""
-    if isinstance(kernel, str):
-        return Law("unknown", 0.0, None, "not known: the kernel was saved as text only"), "", kernel, ()
+    """The law, the name, the settings and the references of a kernel; one that a file could not hold has no law."""
+    if isinstance(kernel, Unstored):
+        return Law("unknown", 0.0, None, "not known: the kernel holds code and was not saved"), "", repr(kernel), ()
     inner = kernel.kernel if isinstance(kernel, kernels.PerChain) else kernel
     return kernel.law(), type(inner).__name__, _shown(inner), tuple(kernels.references(type(inner)))
 

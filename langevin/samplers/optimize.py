@@ -6,29 +6,70 @@ No law is sampled: the chain goes to a mode. It is the start of every sampler (`
 
 References
 ----------
+Kingma & Ba (2015), Adam: a method for stochastic optimization, alg. 1.
 DeepMind et al. (2020), The DeepMind JAX ecosystem (Optax).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import optax
 
 from langevin.core import tree
 from langevin.core.kernel import Kernel, audited, begin, kernel, report
-from langevin.core.record import static
+from langevin.core.record import positive, record, static
+from langevin.core.schedule import Schedule
 from langevin.core.types import Law
+
+
+@record
+class Adam:
+    """Adam (Kingma & Ba 2015) as a record: its rate is a number that sweeps and is saved, as a kernel's are.
+
+    rate: the learning rate, or a schedule of it.
+    """
+
+    rate: Schedule = positive(default=1e-3)
+
+    def init(self, position):
+        return optax.adam(self.rate).init(position)
+
+    def update(self, grad, memory, position):
+        return optax.adam(self.rate).update(grad, memory, position)
+
+
+@record
+class Transformation:
+    """Any Optax optimizer. Two of the same functions are one program; a new object compiles anew.
+
+    made: the optax.GradientTransformation.
+    """
+
+    made: optax.GradientTransformation = static()
+
+    def init(self, position):
+        return self.made.init(position)
+
+    def update(self, grad, memory, position):
+        return self.made.update(grad, memory, position)
 
 
 @kernel
 class Optimize(Kernel):
-    """Gradient ascent with an Optax optimizer.
+    """Gradient ascent with an optimizer.
 
-    optimizer: an optax.GradientTransformation; build it once, a new object compiles anew.
+    optimizer: `Adam`, which is saved with the kernel, or an optax.GradientTransformation, which is code and is not;
+        build the latter once, a new object compiles anew.
     """
 
-    optimizer: optax.GradientTransformation = static(default=optax.adam(1e-3))
+    optimizer: Any = Adam()
     audit = audited(excluded="it samples no distribution: the chain goes to a mode")
+
+    def __post_init__(self):
+        if isinstance(self.optimizer, optax.GradientTransformation):
+            object.__setattr__(self, "optimizer", Transformation(self.optimizer))
 
     def init(self, key, position, target):
         return begin(key, position, target, memory=self.optimizer.init(position))

@@ -17,6 +17,7 @@ Lakshminarayanan, Pritzel & Blundell (2017), Simple and scalable predictive unce
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -95,6 +96,9 @@ class Plan:
 
     def more(self, key: Key, target: Any, posterior: Posterior, draws: int, *, callbacks: tuple = ()) -> Posterior:
         """What `sampled` gave with this key, `draws` draws longer: as if it had not stopped."""
+        # over the devices that `sampled` used: on fewer, sums of another order differ in the last bit
+        position, target = sharding.shared(posterior.state.position, target)
+        posterior = dataclasses.replace(posterior, state=posterior.state._replace(position=position))
         how = dict(thin=self.thin, chunk=max(self.draws // 4, 1), callbacks=callbacks)
         return posterior.more(jax.random.split(key, 4)[3], self.sampling(target), draws, **how)
 

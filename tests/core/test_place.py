@@ -23,7 +23,7 @@ from langevin.core.advance import _advance, advance
 from langevin.core.kernel import Kernel, PerChain, replace, report, spread
 from langevin.core.record import as_record, record
 from langevin.core.run import begin_all, run
-from langevin.core.store import Stored
+from langevin.core.shards import Stored
 from langevin.core.target import Density
 from langevin.core.types import Law, State, position_of
 from langevin.nets.bnn import bnn

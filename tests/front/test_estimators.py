@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import langevin as lv
+from langevin.core.serialize import decode, encode
 from langevin.estimators.columns import Columns, merged, raw_columns
 from langevin.tune.plan import PLANS, Plan, holding
 
@@ -98,7 +99,8 @@ def test_unseen_and_missing_values_are_answered(fitted):
 
 def test_columns_come_back_from_json(fitted):
     columns = fitted[0].columns_
-    assert Columns.from_json(json.loads(json.dumps(columns.as_json()))) == columns
+    encoded = encode(columns)
+    assert decode(json.loads(json.dumps(encoded.body)), encoded.arrays) == columns
 
 
 def test_rare_texts_share_a_column():

@@ -10,14 +10,17 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from langevin.cli import app, models
-from langevin.core.store import StoreError
+from langevin.cli import app
+from langevin.core import document
+from langevin.core.files import StoreError
 from langevin.report import comparison
 from langevin.report import evidence as told
+from langevin.report import folder as folders
 from langevin.report.page import page
 
 runner = CliRunner()
 SHORT = ["--kernel", "sgld", "--step-size", "1e-6", "--draws", "4", "--chains", "2", "--hidden", "2", "--quiet"]
+FILE = "evidence.json"
 ABOUT = dict(rows="a", n=60, task="regression", data="t", target="y", trained=True)
 
 
@@ -51,15 +54,15 @@ def test_nothing_already_found_is_lost(tmp_path):
         ("ais", 1): -3.1,
     }
     assert [r["log_z"] for r in other["table"]] == [-5.0]
-    body = strict((tmp_path / told.FILE).read_text())
+    body = strict((tmp_path / FILE).read_text())["body"]
     assert body[1]["table"][0]["stderr"] is None
 
 
 def test_a_broken_file_is_told_and_left_alone(tmp_path):
-    (tmp_path / told.FILE).write_text("[{")
+    (tmp_path / FILE).write_text("[{")
     with pytest.raises(StoreError, match="cannot be read"):
         told.write(tmp_path, ABOUT, line("ais", 0.0))
-    assert (tmp_path / told.FILE).read_text() == "[{"
+    assert (tmp_path / FILE).read_text() == "[{"
     assert told.read(tmp_path / "nowhere") == ()
 
 
@@ -107,16 +110,16 @@ def test_the_highest_bound_from_below_is_compared(tmp_path):
 def test_compare_has_a_row_of_evidence(tmp_path):
     for name, log_z in (("a", -14260.22), ("b", -14270.5)):
         here = folder(tmp_path / name, line("ais", log_z))
-        np.savez(
-            here / comparison.FILE, nll=np.arange(5.0), test="t", waic=np.arange(5.0), variance=np.zeros(5), train="a"
-        )
+        five = np.arange(5.0)
+        scores = dict(nll=five, test="t", waic=five, variance=np.zeros(5), train="a")
+        document.save(here, comparison.DOCUMENT, scores)
     rows = comparison.compared(tmp_path / "a", tmp_path / "b")
     assert [r["score"] for r in rows] == ["log score", "WAIC", "log evidence"]
     out = runner.invoke(app, ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json", str(tmp_path / "c.json")])
     assert out.exit_code == 0, out.output
     assert "log Bayes factor 10.3 ± 0.4, for the first model (ais, 60 rows)" in " ".join(out.output.split())
     assert json.loads((tmp_path / "c.json").read_text())["figures"]["log evidence_difference"] == pytest.approx(10.28)
-    (tmp_path / "b" / told.FILE).unlink()
+    (tmp_path / "b" / FILE).unlink()
     assert [r["score"] for r in comparison.compared(tmp_path / "a", tmp_path / "b")] == ["log score", "WAIC"]
 
 
@@ -167,7 +170,9 @@ def test_a_fit_that_goes_on_keeps_its_evidence(tmp_path, monkeypatch):
 
     out = folder(tmp_path / "m", line("ais", -1.0))
     monkeypatch.setattr(comparison, "write", lambda *_: None)
-    models._saved(out, Model(), pages.regression(rows=12, draws=20), {}, (None, None), again=True)
+    (tmp_path / "m.new").mkdir()  # left over by a process that was killed
+    (tmp_path / "m.new" / "estimator.json").write_text("")
+    folders.save(out, Model(), pages.regression(rows=12, draws=20), {}, (None, None))
     assert told.read(out)[0]["table"][0]["log_z"] == -1.0
     assert (out / "facts.json").exists()
 
@@ -198,7 +203,7 @@ def test_evidence_stays_with_the_model_and_is_shown(fitted):
     (entry,) = told.read(fitted / "a")
     assert [r["method"] for r in entry["table"]] == ["importance"], "bridge had no draws"
     assert (entry["n"], entry["data"], entry["trained"]) == (48, "t", True)
-    assert entry["rows"] == str(np.load(fitted / "a" / comparison.FILE)["train"])
+    assert entry["rows"] == document.load(fitted / "a", comparison.DOCUMENT)["train"]
     call("evidence", fitted / "a", "--data", fitted / "t.csv", "--method", "importance", "--quiet")
     assert [(e["n"], e["trained"]) for e in told.read(fitted / "a")] == [(48, True), (60, False)]
     call("evidence", fitted / "b", "--seed", "1", "--method", "importance", "--quiet")
@@ -214,14 +219,14 @@ def test_evidence_stays_with_the_model_and_is_shown(fitted):
 def test_what_was_found_outlives_an_interruption(fitted, monkeypatch):
     from langevin.evidence import entry as entries
 
-    real = entries.evidence
+    real = entries.log_evidence
 
     def pressed(*args, method, **how):
         if method == "laplace":
             raise KeyboardInterrupt
         return real(*args, method=method, **how)
 
-    monkeypatch.setattr(entries, "evidence", pressed)
+    monkeypatch.setattr(entries, "log_evidence", pressed)
     words = ["evidence", str(fitted / "b"), "--seed", "7", "--method", "importance", "--method", "laplace", "--quiet"]
     assert runner.invoke(app, words).exit_code != 0
     assert 7 in [row["seed"] for row in told.read(fitted / "b")[-1]["table"]]

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from langevin.cli import app, main, models
+from langevin.cli import app, main
+from langevin.cli import fit as fitting
 from langevin.report.live import Live
 
 runner = CliRunner()
@@ -107,7 +108,7 @@ def test_an_interrupted_fit_goes_on(fitted, monkeypatch):
         def end(self):
             pass
 
-    monkeypatch.setattr(models, "_shown", lambda name, console: Press())
+    monkeypatch.setattr(fitting, "_shown", lambda name, console: Press())
     out = call("fit", data, *SHORT, "--out", folder / "i", "--live")
     assert "interrupted after 1 of 4 draws: add --resume" in out.output.replace("\n", " ")
     done = call("fit", data, "--resume", "--out", folder / "i")

@@ -12,10 +12,10 @@ import optax
 import pytest
 
 from langevin.core.kernel import Kernel, begin, report
-from langevin.core.record import record, static
+from langevin.core.record import record, replace, static
 from langevin.core.run import run
 from langevin.core.target import Density
-from langevin.core.types import Law
+from langevin.core.types import Law, Progress
 from langevin.energy.chains import Around, Uniform, following, moved, note_of, opened, shadow
 from langevin.energy.cooperative import Cooperative
 from langevin.energy.energy import Energy, integrable
@@ -126,7 +126,7 @@ def test_weights_of_a_kernel_are_taken(key):
     feed = target.start(k_start)
     found, after = looked(jax.random.clone(k_look), target, feed, energy.weights)
     k_rows, _, k_begin, _, _ = jax.random.split(k_look, 5)
-    rows, _ = target.draw(k_rows, feed.rows)
+    rows, _ = target.take(k_rows, feed.rows)
     at, *_ = target._begin(k_begin, feed.buffer, rows)
     end = np.asarray(at)[:, 0] + 2
     weight = np.exp(end) / np.exp(end).sum()
@@ -162,7 +162,7 @@ def test_improved_divergence_sees_the_last_step(key):
     feed = plain.start(k_start)
     first, _ = looked(jax.random.clone(k_look), plain, feed, energy.weights)
     second, _ = looked(jax.random.clone(k_look), more, feed, energy.weights)
-    rows, _ = plain.draw(jax.random.split(k_look, 5)[0], feed.rows)
+    rows, _ = plain.take(jax.random.split(k_look, 5)[0], feed.rows)
     x = np.asarray(rows)[:, 0].astype(np.float64)
     end = x * (1 - h * 2.0)  # −½·2·end² as the weight moves the end by −h x
     expected = np.mean(-2.0 * end * (-h * x))
@@ -393,9 +393,9 @@ def test_the_watchdog_undoes_what_went_wrong_and_stops_in_the_end(key):
         found = run(key, climb, Density(cliff), jnp.zeros((1, 1)), draws=100, chunk=10, callbacks=[dog])
     assert dog.undone == 2
     words = [str(w.message) for w in told]
-    assert ["go back" in w for w in words] == [True, True, False, False]
+    assert ["go back" in w for w in words] == [True, True, False]
     assert "stopped" in words[2]
-    assert "has diverged" in words[3]
+    assert np.isfinite(np.asarray(found.states.position)).all()
     assert np.isfinite(np.asarray(dog.good.position)).all()
     assert found.kept.shape[1] < 100
 
@@ -432,16 +432,14 @@ def test_energies_that_part_are_undone(key):
 
 def test_the_limit_of_the_watchdog_is_in_nats():
     """A gap of ½ in f is 50 nats at T = 0.01."""
-    chunk = SimpleNamespace(info=SimpleNamespace(log_density=np.full((1, 10), 0.5)))
-    states = {"weight": np.ones(3)}
+    info, states = SimpleNamespace(log_density=np.full((1, 10), 0.5)), {"weight": np.ones(3)}
     for temperature, fine in ((1.0, True), (0.01, False)):
-        target = SimpleNamespace(energy=SimpleNamespace(temperature=temperature))
-        dog = Watchdog(limit=10.0)
+        energy = replace(quadratic(), temperature=temperature)
+        target = EnergyLikelihood(energy, SGLD(0.1), DATA, Uniform(shape=(1,)), chains=8, batch=8, start_at="noise")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = dog(1, None, target, states, chunk)
-        assert (found is not None) == fine
-        assert dog.stopped != fine
+            found = Watchdog(limit=10.0)(Progress(1, None, target, states, None, info))
+        assert found.stop != fine
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

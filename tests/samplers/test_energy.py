@@ -253,7 +253,7 @@ def test_one_program_for_all_phases(key):
         (dict(kernel=MCLMC(lambda t: 0.1, 1.0)), TypeError, "step_size is a schedule"),
         (dict(steps=0), ValueError, "steps is 0"),
         (dict(variance=-1.0), ValueError, "variance is -1.0"),
-        (dict(variance=(0.5, 0.1, 0.1)), ValueError, "two: at first, at last"),
+        (dict(variance=(0.5, 0.1, 0.1)), ValueError, "two such: at first, at last"),
         (dict(share=(0.5, 0.5, 0.5)), ValueError, "sum 1 or less"),
         (dict(kernel=MAMS(1.0, 1.0)), TypeError, "carry no velocity"),
     ],

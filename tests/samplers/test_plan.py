@@ -115,7 +115,9 @@ def test_every_round_has_keys_of_its_own(network, key, monkeypatch):
 
     monkeypatch.setattr(sys.modules["langevin.tune.mile_warmup"], "fisher", told)
     monkeypatch.setattr(sys.modules["langevin.tune.mile_warmup"], "_sought", told)
-    mile_warmup(key, MCLMC(0.02), network.target, None, rounds=3)
+    k_begin, k_start, k_tune = jax.random.split(key, 3)
+    states = begin_all(k_begin, MCLMC(0.02), network.target, network.starts(k_start, 2))
+    mile_warmup(k_tune, MCLMC(0.02), network.target, states, rounds=3)
     assert len(set(seen)) == len(seen) == 6
 
 

@@ -5,19 +5,22 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from threadpoolctl import threadpool_info
 
 from langevin.core.advance import advance
 from langevin.core.kernel import PerChain
 from langevin.core.posterior import sample
 from langevin.core.run import begin_all, run
+from langevin.core.schedule import Linear
 from langevin.core.target import Density
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.samplers.blackjax import NUTS
 from langevin.samplers.hmc import HMC
 from langevin.samplers.mala import MALA
-from langevin.samplers.optimize import Optimize
+from langevin.samplers.optimize import Adam, Optimize
 from langevin.targets.zoo import Gaussian
 from langevin.tune.dual_averaging import dual_averaging
+from langevin.tune.positions import tuner
 from langevin.tune.warm_start import warm_start
 from langevin.tune.window import lengths, window
 
@@ -147,3 +150,31 @@ def test_tuners_take_positions_or_states(given, key):
     assert float(tuned.step_size) > 0
     with pytest.raises(TypeError, match=r"the target is .*lambda"):
         dual_averaging(key, kernel, lambda x: x, positions)
+
+
+@pytest.mark.parametrize("rate", [1e-2, Linear(1e-2, 1e-3, 30)], ids=["number", "schedule"])
+def test_adam_as_a_record_is_adam_of_optax(rate, key):
+    ends = []
+    for optimizer in (Adam(rate), optax.adam(rate)):
+        start = begin_all(jax.random.clone(key), Optimize(optimizer), Density(hill), jnp.zeros((2, 2)))
+        ends.append(
+            advance(jax.random.clone(key), Optimize(optimizer), Density(hill), start, length=50).states.position
+        )
+    np.testing.assert_allclose(*ends, rtol=1e-6)
+    assert np.all(np.abs(ends[0]) > 0.1)
+
+
+def test_tuners_decompose_matrices_with_one_thread(key):
+    """A threaded LAPACK waits for a busy neighbour's core: a QR decomposition took 100 times as long."""
+    threads = lambda: [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    seen, before = [], threads()
+
+    @tuner
+    def watched(key, kernel, target, states):
+        seen.extend(threads())
+        return kernel, states
+
+    watched(key, HMC(0.2), Gaussian(np.zeros(2), np.ones(2)), jnp.zeros((4, 2)))
+    assert seen
+    assert set(seen) == {1}
+    assert threads() == before

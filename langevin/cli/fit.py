@@ -1,0 +1,208 @@
+"""The command that fits a model, and goes on with a fit that was interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from langevin.cli.models import figures_of, numbers_of, write_report
+from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, write_json
+
+PARTS = 0.8, 0.2
+
+
+def fit(
+    context: typer.Context,
+    data: Annotated[str, typer.Argument(help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
+    task: Annotated[str | None, typer.Option(help="regression or classification; guessed if left out.")] = None,
+    plan: Annotated[
+        str, typer.Option(help="auto, mile or smile.", autocompletion=lambda: ["auto", "mile", "smile"])
+    ] = "auto",
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            help="Sample with this kernel as it is; then its fields: --step-size 1e-5 …", autocompletion=kernels
+        ),
+    ] = None,
+    hidden: Annotated[str, typer.Option(help="Widths of hidden layers.")] = "16,16",
+    chains: Annotated[int, typer.Option(help="Networks trained, and chains.")] = 8,
+    draws: Annotated[int | None, typer.Option(help="Draws of every chain; those of the plan if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the model in this folder.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a report to this .html file.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted fit in --out.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Serve the progress on localhost while sampling.")] = False,
+    json: Json = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a Bayesian network to a table: four fifths to train, one fifth to judge it by."""
+    _devices()
+    from langevin.data import parts, tables
+
+    if report and report.suffix not in (".html", ".htm"):
+        fail(f"--report is {report}; its name must end in .html.")
+    if resume and not out:
+        fail("fit: --resume needs --out, the folder of the interrupted fit.")
+    told = _opened(context, out, resume) if out else {}
+    target, seed = target or told.get("target"), told.get("seed", seed)
+    table = tables.read(data, target, task=task)
+    console = Console(quiet=quiet)
+    for note in table.notes:
+        console.print(note, highlight=False, markup=False)
+    train, test = parts.split(len(table.y), seed, PARTS)
+    X, y = table.X.iloc[train], table.y[train]
+    page = _shown(table.name, console) if live else None
+    watch = (lambda model: page.show(_facts(model, table, test))) if page else None
+    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_: Console(stderr=True).print(f"! {message}", markup=False)
+        if resume:
+            model = _resumed(out, X, y, told)
+        else:
+            given = dict(plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet)
+            model = _estimator(table.task, given, options(context.args))
+            model.fit(X, y, watch=watch, callbacks=_kept(out, model, told))
+    facts = _facts(model, table, test)
+    if page:
+        page.show(facts)
+        page.end()
+    result = _result(facts, data, seed, model.seconds_)
+    if out:
+        from langevin.report import folder
+
+        folder.save(out, model, facts, told | dict(figures=result["figures"]), (X, y))
+    if report:
+        write_report(facts, report)
+    if json:
+        write_json(json, result)
+    _tell(console, facts, result)
+    _end(console, model, out, report)
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _devices() -> None:
+    """A CPU's cores as devices, for chains to be spread over; too late once JAX has begun."""
+    import jax
+
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", min(os.cpu_count() or 1, 8))
+
+
+def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
+    from langevin.audit.subjects import number
+    from langevin.core.kernel import describe, named
+    from langevin.core.record import replace
+    from langevin.estimators.classifier import BayesianClassifier
+    from langevin.estimators.regressor import BayesianRegressor
+
+    kind = BayesianRegressor if task == "regression" else BayesianClassifier
+    hidden = numbers_of("--hidden", given["hidden"], int)
+    made = kind(
+        given["plan"], hidden=hidden, chains=given["chains"], random_state=given["seed"], verbose=not given["quiet"]
+    )
+    if given["draws"]:
+        made.set_params(plan__draws=given["draws"])
+    values = {name: number(text) for name, text in fields.items()}
+    cls = named(given["kernel"]) if given["kernel"] else type(made._named_plan(1).kernel)
+    known = [f.name for f in describe(cls)]
+    wrong = next((name for name in values if name not in known), None)
+    if wrong:
+        fail(f"fit: {cls.__name__} has no option --{wrong.replace('_', '-')}; it has {', '.join(known)}.")
+    return made.set_params(kernel=replace(cls(), **values) if given["kernel"] else values or None)
+
+
+def _opened(context: typer.Context, out: Path, resume: bool) -> dict[str, Any]:
+    """The folder made ready and held until the command ends; what the fit that is to go on was fitted to."""
+    from langevin.report import folder
+
+    context.call_on_close(folder.lock(out).acquire().release)
+    folder.recover(out)
+    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        fail(f"fit: the folder {out} is not empty; choose another for --out, or add --resume to go on with it.")
+    if resume and not out.exists():
+        fail(f"fit: there is no folder {out}: that fit ended before its first draws; start it again without --resume.")
+    return folder.read_fit(out) if resume else {}
+
+
+def _kept(out: Path | None, model: Any, told: dict[str, Any]) -> tuple:
+    """A callback that saves the model after every chunk of draws, for --resume."""
+    from langevin.estimators.network import Look
+    from langevin.report import folder
+
+    if out is None:
+        return ()
+    fitted = hasattr(model, "posterior_")
+    before = [(model.posterior_.draws, model.posterior_.info)] if fitted else []
+    return (Look(model, lambda now: folder.save_part(out, now, told), before, model.seconds_ if fitted else 0.0),)
+
+
+def _resumed(out: Path, X, y, told: dict[str, Any]) -> Any:
+    from langevin.estimators.files import load
+
+    model = load(out)
+    have = model.posterior_.info.ok.shape[1]
+    if have >= model.plan_.draws:
+        fail(f"fit: the model in {out} has all of its {have} draws; there is nothing to resume.")
+    return model.more(X, y, model.plan_.draws - have, callbacks=_kept(out, model, told))
+
+
+def _facts(model: Any, table: Any, test: np.ndarray) -> Any:
+    from langevin.report.gather import gather
+
+    rows = table.X.iloc[test], table.y[test]
+    if table.task == "classification":
+        known = np.isin(rows[1], model.classes_)
+        rows = rows[0][known], rows[1][known]
+    return gather(model, *rows, name=table.name, target=table.target_name, notes=table.notes)
+
+
+def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
+    provenance = dict(facts.provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
+    return dict(name="fit", figures=figures_of(facts), table=[], provenance=provenance)
+
+
+def _tell(console: Console, facts: Any, result: dict[str, Any]) -> None:
+    from langevin.report.verdict import judge
+
+    said = judge(facts)
+    colour = {"good": "green", "care": "yellow"}.get(said.level, "red")
+    console.print(f"\n[{colour}]{said.headline}[/{colour}]", highlight=False)
+    for sentence in said.sentences:
+        console.print(f"- {sentence}", highlight=False, markup=False)
+    table = Table("on rows not seen", "", box=None, pad_edge=False, header_style="bold")
+    for name, value in result["figures"].items():
+        table.add_row(name, f"{value:.4g}")
+    console.print()
+    console.print(table)
+
+
+def _end(console: Console, model: Any, out: Path | None, report: Path | None) -> None:
+    have = model.posterior_.info.ok.shape[1]
+    console.print(f"\n[dim]{model.seconds_:.0f} s[/dim]")
+    if report:
+        console.print(f"report: {report}", highlight=False)
+    if out:
+        console.print(f"model: {out}", highlight=False)
+    if have < model.plan_.draws:
+        how = f"add --resume --out {out}" if out else "give --out next time to be able to go on"
+        console.print(f"interrupted after {have} of {model.plan_.draws} draws: {how}.", highlight=False)
+
+
+def _shown(name: str, console: Console) -> Any:
+    from langevin.report.live import Live
+
+    live = Live(name)
+    console.print(f"live: {live.address}", highlight=False)
+    return live

@@ -1,0 +1,126 @@
+"""A model in its folder: what the estimator saves, and beside it
+
+    fit.json                  what it was fitted to
+    facts.json, facts.npz     what its report is made of
+    scores.json, scores.npz   scores of every row, for `langevin compare`
+    evidence.json             what `langevin evidence` found
+
+Every file is checked when it is read (`core.document`). A folder is replaced as a whole: the new one is written beside
+it and takes its place when all of it is there, so a process killed at any moment leaves one of the two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from langevin.core import document
+from langevin.core.files import Lock, StoreError, remove, write_file
+from langevin.report import comparison, evidence
+from langevin.report.facts import Facts
+
+FIT, FACTS = "fit", "facts"
+
+
+def save(folder: Path, model: Any, facts: Facts, told: dict[str, Any], train: tuple[Any, np.ndarray]) -> None:
+    """The whole model. told: what it was fitted to. What `langevin evidence` found of the one before stays."""
+
+    def write(new: Path) -> None:
+        model.save(new)
+        document.save(new, FACTS, _short(facts))
+        comparison.write(new, facts, model, *train)
+        if document.exists(folder, evidence.DOCUMENT):  # it is of the model and its data, not of its draws
+            shutil.copy2(folder / f"{evidence.DOCUMENT}.json", new)
+        document.save(new, FIT, told)
+
+    replace(folder, write)
+
+
+def save_part(folder: Path, model: Any, told: dict[str, Any]) -> None:
+    """A model that is still being sampled, to go on from should the process end."""
+
+    def write(new: Path) -> None:
+        model.save(new)
+        document.save(new, FIT, told)
+
+    replace(folder, write)
+
+
+def replace(folder: Path, write: Callable[[Path], None]) -> None:
+    """Write a folder beside this one, and put it in its place."""
+    recover(folder)
+    new, old = _beside(folder, ".new"), _beside(folder, ".old")
+    remove(new)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write(new)
+    if folder.exists():
+        folder.rename(old)
+    new.rename(folder)
+    remove(old)
+
+
+def recover(folder: Path) -> None:
+    """Undo what a process killed while it replaced a folder has left."""
+    old = _beside(folder, ".old")
+    if folder.exists():
+        remove(old)
+    elif old.exists():
+        old.rename(folder)
+
+
+def lock(folder: Path) -> Lock:
+    """Held by the process that fits a model into the folder."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return Lock(_beside(folder, ".lock"), f"the folder {folder}")
+
+
+def read_facts(folder: Path) -> Facts:
+    """What the report of a model is made of, with what `langevin evidence` found."""
+    if not document.exists(folder, FACTS):
+        raise StoreError(f"report: {folder} holds no facts; `langevin fit --out` writes them.")
+    found = document.load(folder, FACTS)
+    if not isinstance(found, Facts):
+        raise StoreError(f"report: {folder / FACTS}.json holds no facts; fit the model again.")
+    return dataclasses.replace(_long(found), evidence=evidence.read(folder))
+
+
+def read_fit(folder: Path) -> dict[str, Any]:
+    """What `langevin fit` wrote of its table; nothing where an estimator was saved without it."""
+    return document.load(folder, FIT) if document.exists(folder, FIT) else {}
+
+
+def write_page(path: Path, html: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, html.encode())
+
+
+def _beside(folder: Path, end: str) -> Path:
+    return folder.with_name(folder.name + end)
+
+
+def _short(value: Any) -> Any:
+    """Arrays in half the precision, which no figure shows."""
+    return _cast(value, np.float64, np.float32)
+
+
+def _long(value: Any) -> Any:
+    return _cast(value, np.float32, np.float64)
+
+
+def _cast(value: Any, old: Any, new: Any) -> Any:
+    inner = lambda v: _cast(v, old, new)
+    if isinstance(value, np.ndarray):
+        return value.astype(new) if value.dtype == old else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **{f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)})
+    if isinstance(value, dict):
+        return {k: inner(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        made = [inner(v) for v in value]
+        return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
+    return value

@@ -1,0 +1,237 @@
+"""A model's folder: resumed after an interrupt or a kill, whole or refused in one sentence, safe to receive."""
+
+import contextlib
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from langevin.cli import app
+from langevin.core import document
+from langevin.core.files import StoreError
+from langevin.core.record import replace
+from langevin.estimators.files import load
+from langevin.report import comparison, evidence, folder
+from langevin.samplers.sgld import SGLD
+from langevin.tune.plan import PLANS
+
+pytestmark = pytest.mark.xdist_group("test_fit")  # whose programs it shares
+runner = CliRunner()
+COMMON = ["--chains", "2", "--hidden", "4", "--draws", "4", "--quiet"]
+WAYS = {
+    "mile": [],  # the default
+    "smile": ["--plan", "smile"],
+    "sgld": ["--kernel", "sgld", "--step-size", "1e-6"],
+}
+
+
+@pytest.fixture(autouse=True)
+def short_training(monkeypatch):
+    for name, plan in PLANS.items():
+        monkeypatch.setitem(PLANS, name, replace(plan, ascent=50, thin=2))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    random = np.random.default_rng(0)
+    x = random.normal(size=80)
+    frame = pd.DataFrame(dict(x=x, kind=random.choice(["a", "b"], 80), y=2 * x + 0.1 * random.normal(size=80)))
+    path = tmp_path_factory.mktemp("table") / "t.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def call(*words, code=0):
+    out = runner.invoke(app, [str(w) for w in words])
+    assert out.exit_code == code, out.output + repr(out.exception)
+    return " ".join((out.output + str(out.exception or "")).split())
+
+
+@contextlib.contextmanager
+def killed_after(chunks):
+    """The process ends when so many chunks of draws have been saved."""
+    real, count = folder.save_part, [0]
+
+    def last(*what):
+        real(*what)
+        count[0] += 1
+        if count[0] == chunks:
+            raise SystemExit(137)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "save_part", last)
+        yield
+
+
+@pytest.mark.parametrize("way", ["sgld", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mile", "smile"))])
+def test_a_fit_that_was_killed_goes_on_as_if_it_had_not_been(way, table, tmp_path):
+    fit = ["fit", table, *COMMON, *WAYS[way]]
+    call(*fit, "--out", tmp_path / "whole", "--seed", "3")
+    with killed_after(1):
+        call(*fit, "--out", tmp_path / "m", "--seed", "3", code=137)
+    assert load(tmp_path / "m").posterior_.info.ok.shape == (2, 1)
+    assert "was interrupted; go on with it first" in call("predict", tmp_path / "m", table, code=2)
+    (tmp_path / "m.new").mkdir()  # as it looks when the kill hits a write
+    (tmp_path / "m.new" / "manifest.json").write_text("{")
+    with killed_after(2):
+        call("fit", table, "--resume", "--out", tmp_path / "m", "--quiet", code=137)
+    assert load(tmp_path / "m").posterior_.info.ok.shape == (2, 3)
+    call("fit", table, "--resume", "--out", tmp_path / "m", "--quiet")
+    one, two = (load(tmp_path / name) for name in ("whole", "m"))
+    np.testing.assert_array_equal(one.posterior_.info.log_density, two.posterior_.info.log_density)
+    assert one.threshold_ == two.threshold_
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["m", "whole"]
+    assert "there is nothing to resume" in call("fit", table, "--resume", "--out", tmp_path / "m", code=2)
+
+
+@pytest.fixture(scope="module")
+def fitted(table, tmp_path_factory):
+    """A finished model and one that was killed, by a kernel that no plan has."""
+    home = tmp_path_factory.mktemp("fitted")
+    words = ["fit", table, *COMMON, *WAYS["sgld"]]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, plan in PLANS.items():
+            patch.setitem(PLANS, name, replace(plan, ascent=50))
+        call(*words, "--out", home / "done")
+        with killed_after(2):
+            call(*words, "--out", home / "part", code=137)
+    about = dict(rows="a", n=60, task="regression", data="t", target="y", trained=True)
+    evidence.write(home / "done", about, dict(method="ais", seed=0, log_z=-1.0, stderr=0.1, ess=5.0, guarantee="none"))
+    return home
+
+
+def test_a_kernel_that_no_plan_has_is_not_taken_for_mile(fitted):
+    model = load(fitted / "done")
+    assert type(model.plan_.kernel) is SGLD
+    assert type(model.kernel) is SGLD
+    assert float(model.posterior_.kernel.step_size) == np.float32(1e-6)
+
+
+def test_another_table_of_the_same_shape_is_refused(fitted, table, tmp_path):
+    frame = pd.read_csv(table)
+    frame.loc[5, "x"] += 1
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    said = call("fit", tmp_path / "t.csv", "--resume", "--out", fitted / "part", code=1)
+    assert "more: this is not the table of the fit" in said
+
+
+def test_there_is_nothing_to_resume_before_the_first_draws(table, tmp_path):
+    said = call("fit", table, "--resume", "--out", tmp_path / "m", code=2)
+    assert "that fit ended before its first draws; start it again without --resume" in said
+
+
+def test_two_fits_do_not_share_a_folder(table, tmp_path):
+    with folder.lock(tmp_path / "m"):
+        assert "is in use by process" in call("fit", table, *COMMON, "--out", tmp_path / "m", code=1)
+
+
+def test_a_kill_between_the_two_renames_is_undone(fitted, tmp_path):
+    shutil.copytree(fitted / "done", tmp_path / "m.old")
+    shutil.copytree(fitted / "part", tmp_path / "m.new")
+    folder.recover(tmp_path / "m")
+    assert load(tmp_path / "m").posterior_.info.ok.shape == (2, 4)
+
+
+# --- damage ---------------------------------------------------------------------------------------------------------
+
+
+def everything(path):
+    """All that commands read of a folder, as bytes to compare."""
+    model, facts = load(path), folder.read_facts(path)
+    scores = comparison.compared(path, path)
+    numbers = [model.posterior_.draws, model.posterior_.info, model.start_, facts.said.mean, model.epistemic_]
+    text = repr([scores, facts.data, model.get_params(), folder.read_fit(path), evidence.read(path), model.plan_])
+    return [np.asarray(u).tobytes() for u in flat(numbers)] + [text]
+
+
+def flat(x):
+    import jax
+
+    return jax.tree.leaves(x)
+
+
+def spoil(body, how, rng):
+    at = int(rng.integers(len(body)))
+    if how == "flip":
+        return body[:at] + bytes([body[at] ^ (1 << int(rng.integers(8)))]) + body[at + 1 :]
+    if how == "cut":
+        return body[:at]
+    return {"empty": b"", "zeros": bytes(len(body)), "noise": rng.bytes(len(body))}[how]
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "empty", "zeros", "noise", "gone"])
+def test_a_damaged_folder_is_refused_in_one_sentence_or_read_as_it_was(fitted, tmp_path, how):
+    whole, rng = everything(fitted / "done"), np.random.default_rng(0)
+    names = sorted(f.name for f in (fitted / "done").iterdir())
+    assert {"estimator.npz", "facts.npz", "scores.json", "fit.json", "posterior.npz", "evidence.json"} <= set(names)
+    refused = 0
+    for name in names:
+        copy = tmp_path / f"{how}-{name}"
+        shutil.copytree(fitted / "done", copy)
+        if how == "gone":
+            (copy / name).unlink()
+        else:
+            (copy / name).write_bytes(spoil((fitted / "done" / name).read_bytes(), how, rng))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                found = everything(copy)
+            except StoreError as error:
+                refused += 1
+                told = str(error)
+            else:
+                told = " ".join(str(w.message) for w in said)
+                same = [a == b for a, b in zip(found, whole, strict=True)]
+                optional = how == "gone" and name in ("fit.json", "evidence.json")
+                assert all(same) or optional or "draws a chain are lost" in told, (name, same)
+                continue
+        assert name in told or name.split(".")[0] in told or "both manifests" in told, (name, told)
+        assert "Error:" not in told
+    assert refused >= 7
+
+
+def resealed(path, name, change):
+    """A stranger's document: changed, with a digest that agrees."""
+    body = json.loads((path / f"{name}.json").read_text())
+    del body["sha256"]
+    change(body["body"])
+    (path / f"{name}.json").write_bytes(document.seal(body))
+
+
+def test_a_network_larger_than_its_arrays_is_refused_before_it_is_built(fitted, tmp_path):
+    shutil.copytree(fitted / "done", tmp_path / "m")
+    resealed(tmp_path / "m", "estimator", lambda body: body["params"].update(hidden=[4_000_000, 4_000_000]))
+    with pytest.raises(StoreError, match=r"estimator\.json describes has arrays of shapes .* and those saved are"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("change", [dict(kind="os.system"), dict(params={"hiden": 3}), dict(kept=None), dict(plan=3)])
+def test_a_strangers_estimator_is_one_sentence(fitted, tmp_path, change):
+    shutil.copytree(fitted / "done", tmp_path / "m")
+    resealed(tmp_path / "m", "estimator", lambda body: body.update(change))
+    with pytest.raises(StoreError, match=r"estimator\.json is not as langevin writes it"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("change", [dict(guarantee="gold"), dict(log_z="x"), dict(table=3)])
+def test_a_strangers_evidence_is_one_sentence(fitted, tmp_path, change):
+    shutil.copytree(fitted / "done", tmp_path / "m")
+    resealed(
+        tmp_path / "m", "evidence", lambda body: (body[0] if "table" in change else body[0]["table"][0]).update(change)
+    )
+    with pytest.raises(StoreError, match=r"evidence\.json cannot be read"):
+        folder.read_facts(tmp_path / "m")
+
+
+@pytest.mark.parametrize("link", ["report.html", "report.html.writing"])
+def test_a_report_does_not_follow_a_link(fitted, tmp_path, link):
+    shutil.copytree(fitted / "done", tmp_path / "m")
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "m" / link).symlink_to(tmp_path / "victim")
+    call("report", tmp_path / "m")
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert "<html" in (tmp_path / "m" / "report.html").read_text()
