@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import Kernel, begin, report
+from langevin.core.kernel import Kernel, begin, metropolis, report
 from langevin.core.record import positive, record, static
 from langevin.core.types import Law
 from langevin.dynamics.recipe import Recipe
@@ -73,6 +73,41 @@ class Boastful(SGLD):
 
     def law(self):
         return Law("order", 2.0, None, "p^(1/T) as h → 0; bias O(h²)")
+
+
+@record
+class HalfFrozen(SGLD):
+    """SGLD that never moves the second half of the coordinates."""
+
+    step_size: Any = positive(default=0.05)
+
+    def step(self, key, state, target):
+        new, info = SGLD.step(self, key, state, target)
+        half = max(1, state.position.size // 2)
+        return new._replace(position=new.position.at[half:].set(state.position[half:])), info
+
+
+@record
+class Careless(Kernel):
+    """A random walk of a scale that grows with |x|, whose Metropolis test leaves out the ratio of the proposals."""
+
+    step_size: Any = positive(default=0.1)
+
+    def init(self, key, position, target):
+        return begin(key, position, target)
+
+    def step(self, key, state, target):
+        k_move, k_look, k_accept = jax.random.split(key, 3)
+        x = state.position
+        moved = x + jnp.sqrt(2 * self.step_size * (1 + x**2)) * noise.like(k_move, x)
+        seen, feed = target.estimate(k_look, state.feed, moved)
+        error = state.eval.log_density - seen.log_density
+        new, probability = metropolis(k_accept, error, state._replace(position=moved, eval=seen), state)
+        new = new._replace(feed=feed, count=state.count + 1)
+        return new, report(new, acceptance=probability, energy_error=error)
+
+    def law(self):
+        return Law("exact", 0.0, None, "p")
 
 
 class Stuck:

@@ -16,7 +16,7 @@ from jax.scipy.special import ndtr
 
 EDGES = np.concatenate([[-np.inf], np.linspace(-4, 4, 81), [np.inf]])
 NORMAL = np.asarray(jnp.diff(ndtr(jnp.asarray(EDGES))), np.float64)
-NORMAL /= NORMAL.sum()
+NORMAL = NORMAL / NORMAL.sum()
 
 
 def counts(x: Any) -> np.ndarray:

@@ -50,7 +50,8 @@ from langevin.samplers.sgld import SGLD
 class Audit(Result):
     """A Result that also has the kernel, what it claims, the outcome and the verdict in words.
 
-    The outcome is "passed" (it samples p, as it claims), "as claimed" (not p, and it says so) or "failed".
+    The outcome is "passed" (it samples p, as it claims), "as claimed" (not p, and it says so), "failed", or "unclear"
+    (parts of the position did not move, or nothing could be judged).
     """
 
     kernel: str = ""
@@ -83,7 +84,7 @@ def audit_kernel(
     """Try `kernel` (anything with init and step) on the named targets, by default on all; `told` hears each name."""
     kernel, shown = foreign(kernel), name or show(kernel)
     chosen, budget = trials.named(targets, size), trials.SIZES[size]
-    law = kernel.law() if hasattr(kernel, "law") else None
+    law = kernel.law()
     findings: list[Finding] = []
     with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
         warnings.simplefilter("ignore")
@@ -116,7 +117,7 @@ def _cost(key, kernel, chosen: list[Trial]) -> dict[str, float]:
     by_name = {t.name: t for t in chosen}
     trial = next((by_name[n] for n in ("logistic", "banana50", "gaussian50") if n in by_name), chosen[0])
     k_start, k_sgld, k_kernel = jax.random.split(key, 3)
-    group = getattr(kernel, "group", 1)
+    group = kernel.group
     start = trial.starts(k_start, -(-64 // group) * group)
     kernels = {"sgld": SGLD(0.01), "kernel": kernel}
     try:
@@ -139,8 +140,15 @@ def _cost(key, kernel, chosen: list[Trial]) -> dict[str, float]:
 
 
 def _looked(key, kernel, law: Law | None, findings: list[Finding]):
-    """A look inside a kernel that is not what it claims; the note of `normal` then says how far p D^{c−1} is."""
-    if (law is not None and law.kind == "wrong") or not any(f.status in ("wrong", "lower") for f in findings):
+    """A look inside a kernel that is not what it claims; the note of `normal` then says how far p D^{c−1} is.
+
+    Not where proposals are rejected: the moves of a Metropolis kernel are no drift and diffusion.
+    """
+    if (
+        any(f.adjusted for f in findings)
+        or (law is not None and law.kind == "wrong")
+        or not any(f.status in ("wrong", "lower") for f in findings)
+    ):
         return None, findings
     trial = trials.named(["normal"], "quick")[0]
     inner = holder(kernel, "step_size")
@@ -161,7 +169,7 @@ def _looked(key, kernel, law: Law | None, findings: list[Finding]):
 
 def _grads(kernel, trial: Trial) -> int:
     """Gradients of one step, as the kernel reports them."""
-    group = getattr(kernel, "group", 1)
+    group = kernel.group
     try:
         states = begin_all(noise.key(0), kernel, trial.target, trial.starts(noise.key(1), 4 * group))
         info = advance(noise.key(2), kernel, trial.target, states, length=1, thin=1, layout="vmap").info

@@ -13,6 +13,7 @@ Talay & Tubaro (1990), Expansion of the global error for numerical schemes solvi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,7 @@ from langevin.diagnostics.stein import ksd
 
 ENOUGH = 1000  # effective draws behind a claimed law found by reweighting
 MANY = 0.01  # share of chains that may diverge before the rest is not judged
+SLOW = "no coordinate forgot its start in this budget"
 REFUSED = (ValueError, TypeError, NotImplementedError)  # how a kernel says that a target is not for it
 
 
@@ -61,7 +63,7 @@ def examine(key, kernel, law: Law | None, trial: Trial, budget: Budget) -> Findi
 
 def momentum(kernel, trial: Trial) -> bool:
     """Whether a chain carries more than a position and statistics of gradients."""
-    group = getattr(kernel, "group", 1)
+    group = kernel.group
     shape = trial.draws()[0].shape[1:]
     x = jax.ShapeDtypeStruct((group, *shape) if group > 1 else shape, jnp.float32)
     try:
@@ -74,15 +76,20 @@ def momentum(kernel, trial: Trial) -> bool:
 def _examined(key, kernel, law, trial: Trial, budget: Budget) -> Finding:
     kind = law.kind if law else "none"
     k_whole, k_stein, k_finer = jax.random.split(key, 3)
-    claim, log_tilt = _claimed(law, trial) if kind == "wrong" else (trial.expected, None)
+    claimed, log_tilt = _claimed(law, trial) if kind == "wrong" else (trial.expected, None)
     whole = measure(k_whole, kernel, trial, budget, log_tilt=log_tilt)
     found = Finding(trial.name, "wrong", "", trial.temperature, whole.chains, whole.diverged, n_grad=whole.n_grad)
+    found = found._replace(unmoved=whole.unmoved, adjusted=whole.acceptance < 1)
     if whole.diverged > MANY * whole.chains:
         return found._replace(status="diverged")
+    if not whole.judged.any():
+        note = f"{whole.unmoved} of {whole.dimension} coordinates did not move" if whole.unmoved else SLOW
+        return found._replace(status="unclear", note=note)
     if not np.isfinite(whole.mean).all():
         return found._replace(status="skipped", note="it collected no draws")
-    tv, floor = total_variation(whole, trial.expected.bins)
-    z = float(np.nanmax(np.abs(zscores(whole, trial.expected))))
+    truth, claim = trial.expected(whole.judged), claimed(whole.judged) if claimed else None
+    tv, floor = total_variation(whole, truth.bins)
+    z = float(np.nanmax(np.abs(zscores(whole, truth))))
     stein = _stein(k_stein, trial, whole.last)
     found = found._replace(
         tv_target=tv,
@@ -91,10 +98,13 @@ def _examined(key, kernel, law, trial: Trial, budget: Budget) -> Finding:
         z_target=z,
         ksd=stein.ksd,
         ksd_p=stein.pvalue,
-        ratio=_ratios(trial, whole.mean)["ratio_limit"],
-        note=f"{whole.diverged} of {whole.chains} chains diverged" if whole.diverged else "",
-        **_ratios(trial, whole.mean),
+        ratio=_ratios(truth, whole.mean)["ratio_limit"],
+        note=_note(whole),
+        **_ratios(truth, whole.mean),
     )
+    if whole.unmoved and z < LIMIT:
+        note = f"{whole.unmoved} of {whole.dimension} coordinates did not move"
+        return found._replace(status="unclear", note=note)
     if whole.forgotten < 2.0 and z < LIMIT:
         return found._replace(status="unclear", note=f"it moves {whole.forgotten:.1f} relaxation times in this budget")
     alone = trial.step_size is not None or divided(kernel, 2) is None
@@ -112,7 +122,8 @@ def _followed(key, kernel, law, trial: Trial, budget, whole: Measured, found: Fi
     """The limit h → 0, with an appeal to h/4."""
     kind = law.kind if law else "none"
     order = 1.0 if trial.stochastic or kind in ("none", "wrong") else max(law.order, 1.0)
-    reference, runs = claim or trial.expected, [whole]
+    truth, runs = trial.expected(whole.judged), [whole]
+    reference = claim or truth
     for finer, k in zip((2, 4), jax.random.split(key), strict=True):
         run = measure(k, divided(kernel, finer), trial, budget, log_tilt=log_tilt, finer=finer, like=whole)
         if run.diverged > MANY * run.chains:
@@ -123,7 +134,7 @@ def _followed(key, kernel, law, trial: Trial, budget, whole: Measured, found: Fi
         dear = run.turns > finer * whole.turns  # an appeal would take 16 times as long
         if end.met or clear or dear:
             break
-    found = found._replace(order=end.order, **_ratios(trial, end.mean))
+    found = found._replace(order=end.order, **_ratios(truth, end.mean))
     if claim is None:  # a law without closed form: only p can be asked about
         return found._replace(status="right" if found.z_target < LIMIT else "wrong")
     found = found._replace(z_claimed=end.z)
@@ -142,15 +153,26 @@ def _followed(key, kernel, law, trial: Trial, budget, whole: Measured, found: Fi
     return found._replace(status=met)
 
 
-def _ratios(trial: Trial, mean: np.ndarray) -> dict[str, float]:
+def _note(run: Measured) -> str:
+    """What limits a finding that is otherwise clear."""
+    judged, k = int(run.judged.sum()), len(run.judged)
+    slow = f"judged by the {judged} of {k} coordinates that forgot their start" if judged < k else ""
+    lost = f"{run.diverged} of {run.chains} chains diverged" if run.diverged else ""
+    return "; ".join(filter(None, (lost, slow)))
+
+
+def _ratios(truth: Expected, mean: np.ndarray) -> dict[str, float]:
     """Variances over the truth's: pooled, and of the first coordinate."""
     i = variance_index(len(mean))
-    share = mean / np.where(trial.expected.mean == 0, 1.0, trial.expected.mean)
+    share = mean / np.where(truth.mean == 0, 1.0, truth.mean)
     return {"ratio_limit": float(share[i]), "quick": float(share[i // 2])}
 
 
-def _claimed(law: Law, trial: Trial) -> tuple[Expected | None, np.ndarray | None]:
-    """What a wrong law says of the statistics, and the log weights of the trial's draws under it; None if it cannot."""
+def _claimed(law: Law, trial: Trial) -> tuple[Callable[[np.ndarray], Expected] | None, np.ndarray | None]:
+    """What a wrong law says of the statistics of judged latents, and the log weights of the trial's draws under it.
+
+    None where it cannot be said.
+    """
     if law.density is None or trial.stochastic:
         return None, None
     positions, log_weight = trial.draws()
@@ -164,11 +186,13 @@ def _claimed(law: Law, trial: Trial) -> tuple[Expected | None, np.ndarray | None
     if positions.shape[1] == 1:
         u = np.linspace(-8.0, 8.0, 16_001)[:, None] + 5e-4
         x = u * math.sqrt(trial.temperature) / float(trial.target.unit)
-        return weighted(u, np.asarray(density(jnp.asarray(x, jnp.float32)), np.float64), independent=False), tilted
+        value = np.asarray(density(jnp.asarray(x, jnp.float32)), np.float64)
+        return lambda those: weighted(u[:, those], value, independent=False), tilted
     w = np.exp(tilted - tilted.max())
     if w.sum() ** 2 / (w**2).sum() < ENOUGH:
         return None, None
-    return weighted(trial.latents(positions), tilted), tilted
+    latents = trial.latents(positions)
+    return lambda those: weighted(latents[:, those], tilted), tilted
 
 
 def _stein(key, trial: Trial, last: np.ndarray):

@@ -1,7 +1,9 @@
 r"""How a kernel does on one trial: draws, their bias with its error, and its limit as h → 0.
 
 Chains start at exact draws of the law the kernel claims and run until the quickest tenth of the coordinates has
-forgotten its start several times over; what moves slower is as exact as the start. With weights w (self-normalised;
+forgotten its start several times over. What moves slower is as exact as the start was, and says nothing of the kernel:
+only latents whose correlation with the start has fallen below ½ at the end are judged. A coordinate of the position
+that moved less than 3 % of its standard deviation is counted as one that did not move. With weights w (self-normalised;
 log_weight −inf is not collected) a statistic f is estimated by R = Σ_c A_c / Σ_c B_c, A_c = Σ w f and B_c = Σ w over
 the draws of chain c (of a group of chains, where they move together), with the standard error √Σ(A_c − R B_c)² / Σ B_c.
 
@@ -30,15 +32,17 @@ import jax
 import numpy as np
 
 from langevin.audit.subjects import Foreign
-from langevin.audit.trials import Budget, Expected, Trial, histogram, statistics
+from langevin.audit.trials import N_BINS, Budget, Expected, Trial, histogram, statistics
 from langevin.core.advance import advance
-from langevin.core.kernel import replace
+from langevin.core.kernel import Wrapper, replace
 from langevin.core.record import is_record
 from langevin.core.run import begin_all
 from langevin.core.schedule import Scaled
 
 FAR = 1e3  # a standardised coordinate beyond this has left
 FORGET = 6.0  # relaxation times of burn-in
+FORGOTTEN = 0.5  # correlation with the start up to which a latent is judged
+UNMOVED = 1e-3  # 1 − correlation with the start of a coordinate that did not move: 3 % of its standard deviation
 LIMIT = 5.0  # of |z|
 DOUBT = 3.5  # |z| of a bias that is clear at h and no smaller at h/2
 SHRINK = 0.35  # a residue that falls below this share when h is halved is of higher order
@@ -58,6 +62,10 @@ class Measured(NamedTuple):
     turns: int  # chunks of burn-in, and as many of draws
     rate: float  # relaxation times in a chunk, of the quickest coordinates
     first: int  # chunks after which that was seen
+    judged: np.ndarray  # (k,) which latents have forgotten their start
+    unmoved: int  # coordinates of the position that did not move
+    dimension: int  # of the position
+    acceptance: float
 
     @property
     def forgotten(self) -> float:
@@ -68,25 +76,32 @@ class Measured(NamedTuple):
 def measure(key, kernel, trial: Trial, budget: Budget, *, log_tilt=None, finer: int = 1, like: Measured | None = None):
     """Run `kernel` on a trial; with `like`, the run at h, and a step already divided by `finer`, for the same times."""
     k_start, k_init, k_run = jax.random.split(key, 3)
-    group = getattr(kernel, "group", 1)
+    group = kernel.group
     chains = max(1, int(budget.chains * trial.width) // group) * group
     start = trial.starts(k_start, chains, log_tilt)
     states = begin_all(k_init, kernel, trial.target, start)
     u_start, ok, kept, weights = trial.latents(start), np.ones(chains, bool), [], []
-    pace, done, n_grad = Pace(budget.chunks // 2, finer, trial.chunks, like), 0, 0.0
+    pace, done, n_grad, acceptance = Pace(budget.chunks // 2, finer, trial.chunks, like), 0, 0.0, 1.0
     while done < 2 * pace.burn:
         length, thin = trial.chunk
         piece = advance(jax.random.clone(k_run), kernel, trial.target, states, length=length, thin=thin, layout="vmap")
         states, done = piece.states, done + 1
         ok &= np.asarray(piece.info.ok).all(1)
         n_grad = float(np.asarray(piece.info.n_grad, float).mean()) / thin
+        acceptance = min(acceptance, float(np.mean(piece.info.acceptance)))
+        u_now = trial.latents(piece.kept)
         if done in pace.looks:
-            pace.look(done, _left(u_start[ok], trial.latents(piece.kept)[ok, -1]))
+            pace.look(done, _quickest(_kept(u_start[ok], u_now[ok, -1])))
         if done > pace.burn:
-            kept.append(trial.latents(piece.kept))
+            kept.append(u_now)
             weights.append(np.asarray(piece.info.log_weight, np.float64))
-    last = _thinned(np.asarray(piece.kept)[ok, -1], weights[-1][ok, -1])
-    return _summed(trial, kept, weights, ok, group, pace)._replace(n_grad=n_grad, last=last)
+    end = np.asarray(piece.kept)[ok, -1]
+    still = np.abs(1 - _kept(np.asarray(start)[ok], end)) < UNMOVED
+    judged = _kept(u_start[ok], u_now[ok, -1]) < FORGOTTEN if like is None else like.judged
+    found = _summed(trial, kept, weights, ok, group, pace, judged)
+    last = _thinned(end, weights[-1][ok, -1])
+    went = dict(unmoved=int(still.sum()), dimension=end.shape[-1], acceptance=acceptance)
+    return found._replace(n_grad=n_grad, last=last, **went)
 
 
 class Pace:
@@ -123,34 +138,38 @@ def _thinned(positions: np.ndarray, log_weight: np.ndarray) -> np.ndarray:
     return positions[stays]
 
 
-def _left(u0, u1) -> float:
-    """The correlation with the start that the quickest tenth of the coordinates has left, in (0, 1)."""
+def _kept(u0, u1) -> np.ndarray:
+    """What each coordinate has kept of its start: the correlation over chains; 0 where that is not known."""
     if len(u0) < 8:
-        return 0.1
+        return np.zeros(u0.shape[-1])
     with np.errstate(all="ignore"):
-        rho = np.mean((u0 - u0.mean(0)) * (u1 - u1.mean(0)), 0) / (u0.std(0) * u1.std(0))
-    return float(np.clip(np.quantile(np.abs(np.nan_to_num(rho)), 0.1), 1e-3, 1 - 1e-9))
+        return np.nan_to_num(np.mean((u0 - u0.mean(0)) * (u1 - u1.mean(0)), 0) / (u0.std(0) * u1.std(0)))
 
 
-def _summed(trial, kept, weights, ok, group, pace: Pace) -> Measured:
+def _quickest(kept: np.ndarray) -> float:
+    """What the quickest tenth of the coordinates has kept of its start, in (0, 1)."""
+    return float(np.clip(np.quantile(np.abs(kept), 0.1), 1e-3, 1 - 1e-9))
+
+
+def _summed(trial, kept, weights, ok, group, pace: Pace, judged) -> Measured:
     every = slice(pace.slower - 1, None, pace.slower)
-    u, log_weight = np.concatenate(kept, 1)[:, every], np.concatenate(weights, 1)[:, every]
+    u, log_weight = np.concatenate(kept, 1)[:, every, judged], np.concatenate(weights, 1)[:, every]
     with np.errstate(invalid="ignore"):
         ok = ok & np.isfinite(u).all((1, 2)) & (np.abs(np.nan_to_num(u, nan=np.inf)).max((1, 2)) < FAR)
     whole = ok.reshape(-1, group).all(1).repeat(group)  # a group stands and falls together
     chains, u, log_weight = len(ok), u[whole], log_weight[whole]
     n = int((~whole).sum())
     collected = log_weight > -np.inf
-    if not collected.any():
-        nothing, bins = np.full(len(trial.expected.mean), np.nan), np.full(len(trial.expected.bins), np.nan)
-        return Measured(nothing, nothing, bins, bins, bins, n, chains, 0.0, 0, 0.0, 1)
+    if not collected.any() or not judged.any():
+        nothing, bins = np.full(2 * int(judged.sum()) + 5, np.nan), np.full(N_BINS, np.nan)
+        return Measured(nothing, nothing, bins, bins, bins, n, chains, 0.0, 0, 0.0, 1, judged, 0, 0, 1.0)
     w = np.exp(log_weight - log_weight[collected].max())
     together = lambda a: a.reshape(-1, group, *a.shape[1:]).sum(1)
     b = together(w.sum(1))
     mean, stderr = _ratio(together(np.einsum("cn,cnm->cm", w, statistics(u))), b)
     bins, bins_stderr = _ratio(together(histogram(u, w)), b)
     went = pace.burn, pace.rate, max(pace.first, 1)
-    return Measured(mean, stderr, bins, bins_stderr, bins, n, chains, 0.0, *went)
+    return Measured(mean, stderr, bins, bins_stderr, bins, n, chains, 0.0, *went, judged, 0, 0, 1.0)
 
 
 def _ratio(a, b):
@@ -223,10 +242,10 @@ def holder(kernel, field: str):
     """The kernel, or the one inside it, that has this field; None if none has."""
     while kernel is not None:
         if isinstance(kernel, Foreign):
-            return kernel if hasattr(kernel, field) else None
+            return kernel if kernel.has(field) else None
         if is_record(kernel) and field in kernel.__dataclass_fields__:
             return kernel
-        kernel = getattr(kernel, "kernel", None)
+        kernel = kernel.kernel if isinstance(kernel, Wrapper) else None
     return None
 
 

@@ -44,7 +44,7 @@ def look_inside(key, kernel, trial: Trial, h: float) -> Local | None:
     """The local view of a kernel at step h on N(0, 1), or None if it has momentum."""
     k_init, k_step = jax.random.split(key)
     init = lambda k, x: kernel.init(k, x[None], trial.target)
-    if getattr(kernel, "group", 1) > 1 or jax.tree.leaves(jax.eval_shape(init, k_init, jnp.zeros(())).aux):
+    if kernel.group > 1 or jax.tree.leaves(jax.eval_shape(init, k_init, jnp.zeros(())).aux):
         return None
 
     @jax.jit

@@ -146,6 +146,10 @@ class Foreign(Kernel):
             raise AttributeError(name)
         return getattr(self.thing.value, name)
 
+    def has(self, field: str) -> bool:
+        """Whether the object has such an attribute."""
+        return hasattr(self.thing.value, field)
+
     @property
     def group(self) -> int:
         return getattr(self.thing.value, "group", 1)
@@ -157,7 +161,7 @@ class Foreign(Kernel):
         return self.thing.value.step(key, state, target)
 
     def law(self) -> Law | None:  # type: ignore[override]
-        return self.thing.value.law() if hasattr(self.thing.value, "law") else None
+        return self.thing.value.law() if self.has("law") else None
 
     def changed(self, field: str, value: Any) -> Foreign:
         """A copy of the object with one attribute set."""

@@ -70,8 +70,9 @@ class Trial:
     name: in figures and on the command line.
     target: in the unit of its steepest direction.
     latent: position → (k,), the coordinates judged.
-    expected: the truth of `statistics` of the latents.
+    expected: judged → the truth of `statistics` of those latents.
     draws: (n, d) positions and their log weights under the truth.
+    exact: (key, n) → n fresh draws of the truth, where there are some; else `draws` are resampled.
     temperature: T of the kernel; the truth is p^(1/T).
     width: chains as a share of the budget's.
     step_size: to set, where the kernel's own is not what is tried.
@@ -82,8 +83,9 @@ class Trial:
     name: str
     target: Any
     latent: Callable
-    expected: Expected
+    expected: Callable[[np.ndarray], Expected]
     draws: Callable[[], tuple[np.ndarray, np.ndarray]]
+    exact: Callable[[Any, int], jax.Array] | None = None
     temperature: float = 1.0
     width: float = 1.0
     step_size: float | None = None
@@ -100,11 +102,11 @@ class Trial:
         return np.asarray(_mapped(self.latent)(flat)).reshape(*np.shape(positions)[:-1], -1)
 
     def starts(self, key, n: int, log_tilt=None) -> jax.Array:
-        """n draws of the truth, or of the truth tilted by weights of the draws."""
+        """n draws of the truth, or of the truth tilted by weights of the draws; other keys give other draws."""
+        if self.exact is not None and log_tilt is None:
+            return self.exact(key, n)
         positions, log_weight = self.draws()
         log_weight = log_weight if log_tilt is None else log_tilt
-        if n <= len(positions) and np.all(log_weight == log_weight[0]):
-            return jnp.asarray(positions[:n])
         index = jax.random.categorical(key, jnp.asarray(log_weight), shape=(n,))
         return jnp.asarray(positions)[index]
 
@@ -118,7 +120,7 @@ def _mapped(latent: Callable) -> Callable:
 
 
 def statistics(u: np.ndarray) -> np.ndarray:
-    """(…, k) latents → (…, m): u and u² of each, then over all: u², u⁴, |u| < ½, |u| > 2, neighbours' products."""
+    """(…, k) latents → (…, 2k + 5): u and u² of each, then pooled: u², u⁴, |u| < ½, |u| > 2, neighbours' products."""
     u = np.asarray(u, np.float64)
     pooled = [u**2, u**4, np.abs(u) < 0.5, np.abs(u) > 2.0]
     pooled = [v.mean(-1) for v in pooled] + [(u * np.roll(u, 1, -1)).mean(-1) if u.shape[-1] > 1 else 0.0 * u[..., 0]]
@@ -163,14 +165,15 @@ def exact_trial(name: str, target, *, judged=None, temperature=1.0, n=1 << 15, *
     stretched = Rescaled(target, unit(target))
     root = math.sqrt(temperature)
     latent = lambda x: stretched.latent(x / root)[:judged]
-    k = judged or target.mean.shape[0]
+    exact = lambda key, count: root * stretched.exact(key, count)
+    truth = lambda those: standard(int(np.sum(those)))
 
     @cache
     def draws():
         positions = root * np.asarray(stretched.exact(noise.key(11, impl="hash"), n))
         return positions, np.zeros(n)
 
-    return Trial(name, stretched, latent, standard(k), draws, temperature, **more)
+    return Trial(name, stretched, latent, truth, draws, exact, temperature, **more)
 
 
 def unit(target) -> float:
@@ -200,7 +203,7 @@ def posterior_trial(name: str, batch: int | None) -> Trial:
     x, log_w, mean, sd, length = _posterior()
     target = Rescaled(logistic(noise.key(5, impl="hash"), N_DATA, D_DATA, batch=batch), length)
     latent = lambda position: (position - jnp.asarray(mean)) / jnp.asarray(sd)
-    truth = weighted((x - mean) / sd, log_w)
+    truth = lambda those: weighted(((x - mean) / sd)[:, those], log_w)
     return Trial(name, target, latent, truth, lambda: (x, log_w), width=2.0)
 
 

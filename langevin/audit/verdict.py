@@ -36,6 +36,8 @@ class Finding(NamedTuple):
     ratio_limit: float = math.nan  # the same extrapolated to h = 0
     quick: float = math.nan  # that of the first coordinate, the quickest of a Gaussian
     n_grad: float = math.nan
+    unmoved: int = 0  # coordinates that did not move
+    adjusted: bool = False  # some proposals were rejected
 
 
 PASSED = ("right", "order")
@@ -57,15 +59,22 @@ def row_words(f: Finding, law: Law | None) -> str:
 
 
 def verdict(findings: list[Finding], law: Law | None, local: Local | None, *, momentum: bool):
-    """ "passed", "as claimed" or "failed", and the sentence."""
+    """ "passed", "as claimed", "unclear" or "failed", and the sentence."""
     tried = [f for f in findings if f.status not in ("skipped", "unclear")]
     if not tried:
-        return "failed", "nothing could be judged: " + "; ".join(
+        return "unclear", "nothing could be judged: " + "; ".join(
             f"{f.name}: {row_words(f, law)}" for f in findings
         ) + "."
     bad = [f for f in tried if f.status in ("wrong", "diverged", "lower")]
     if law is not None and law.kind == "wrong":
         return _named(tried, law)
+    still = [f for f in findings if f.unmoved]
+    if not bad and still:
+        each = "; ".join(f"{f.name}: {f.note}" for f in still)
+        return "unclear", (
+            f"whether it samples p cannot be said, for parts of the position stand still ({each}): chains started at "
+            "exact draws look right there, and chains started elsewhere never arrive."
+        )
     if not bad:
         return "passed", _passed(tried, law) + _left_out(findings)
     if all(f.status == "lower" for f in bad):
@@ -169,8 +178,8 @@ def _noise(bad, local: Local | None) -> str:
 
 def _gamma(bad, local: Local | None) -> str:
     """Does the diffusion change with position, and the drift not make up for it?"""
-    if local is None or local.most / local.least < 1.2 or abs(local.share - 1) < 0.25:
-        return ""
+    if local is None or local.most / local.least < 1.2 or not -0.25 <= local.share < 0.75:
+        return ""  # a share of Γ outside 0 … 1 is no dropped part of it
     normal = next((f for f in bad if f.name == "normal"), _clearest(bad))
     which = "Γ = ∇·D is missing" if abs(local.share) < 0.25 else f"only {local.share:.2f} of Γ = ∇·D is there"
     law = "p/D" if abs(local.share) < 0.25 else f"p D^{local.share - 1:.2f}"

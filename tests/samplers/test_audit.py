@@ -12,13 +12,15 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from mutants import Bare, Boastful, Flipped, Mirrored, Quiet, Stuck, Weighted
+from mutants import Bare, Boastful, Careless, Flipped, HalfFrozen, Mirrored, Quiet, Stuck, Weighted
 from typer.testing import CliRunner
 
+from langevin.audit import trials
 from langevin.audit.entry import audit_kernel
 from langevin.audit.subjects import audited, excluded, subject
 from langevin.audit.table import add, page
 from langevin.cli import app
+from langevin.core import noise
 from langevin.core.kernel import registered
 from langevin.samplers.mala import MALA
 from langevin.samplers.sghmc import SGHMC
@@ -64,6 +66,35 @@ def test_a_coupling_of_the_wrong_sign_is_named():
     assert not result.passed
     assert "chains diverged" in result.verdict
     assert "Q must be skew" in result.verdict
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coordinates_that_never_move_are_seen(seed):
+    """Chains start at exact draws, so what stands still looks exact."""
+    result = audit_kernel(HalfFrozen(), ("normal", "gaussian"), "quick", seed=seed)
+    assert result.outcome == "unclear", result.verdict
+    assert "gaussian: 2 of 4 coordinates did not move" in result.verdict
+    assert not result.passed
+
+
+def test_only_coordinates_that_forgot_their_start_are_judged():
+    result = audit_kernel(SGLD(0.05), ("gaussian50",), "quick")
+    assert "coordinates that forgot their start" in result.table[0]["finding"]
+    assert result.passed
+
+
+def test_starts_are_drawn_from_the_seed():
+    trial = trials.named(["gaussian"], "quick")[0]
+    one, again, other = (np.asarray(trial.starts(noise.key(s), 64)) for s in (0, 0, 1))
+    np.testing.assert_array_equal(one, again)
+    assert not np.any(one == other)
+
+
+def test_a_metropolis_kernel_gets_no_diagnosis_of_gamma():
+    """Its moves are no drift and diffusion; a step too wide for its law must not read as a dropped Γ."""
+    result = audit_kernel(Careless(), ("normal",), "quick")
+    assert result.outcome == "failed", result.verdict
+    assert "Γ" not in result.verdict
 
 
 def test_an_order_too_high_is_named():
