@@ -119,10 +119,10 @@ def _advance(key, kernel, target, states, collect, n, *, length, thin, layout, a
 def _draw(kernel, target, collect, thin, state, key):
     """One draw of one chain: `thin` steps, then what is collected of the state and the reduced Info."""
     if thin == 1:
-        state, info = kernel.step(key, state, target)
+        state, info = _step(kernel, target, state, key)
         return state, (collect(state), info)
     words, wrap = noise.words(jax.random.split(key, thin))
-    step = lambda state, word: kernel.step(wrap(word), state, target)
+    step = lambda state, word: _step(kernel, target, state, wrap(word))
     shape = jax.eval_shape(lambda: step(state, words[0])[1])
     nothing = jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), shape)._replace(ok=jnp.ones(shape.ok.shape, bool))
 
@@ -134,6 +134,13 @@ def _draw(kernel, target, collect, thin, state, key):
 
     (state, info), _ = lax.scan(more, (state, nothing), words)
     return state, (collect(state), info._replace(acceptance=info.acceptance / thin))
+
+
+def _step(kernel, target, state, key):
+    """One step, in the types the state has: with 64-bit numbers enabled a Python number makes a float32 a float64."""
+    new, info = kernel.step(key, state, target)
+    same = lambda u, v: u if u.dtype == v.dtype else u.astype(v.dtype)
+    return jax.tree.map(same, jax.tree.map(jnp.asarray, new), jax.tree.map(jnp.asarray, state)), info
 
 
 def _first(n, body, carry, xs, length, block=1, unroll=1):

@@ -64,18 +64,19 @@ def kick(velocity: jax.Array, force: jax.Array, time: Scalar) -> tuple[jax.Array
     few = jnp.minimum(delta, 0.5)
     small = jnp.log1p(c * jnp.sinh(few) + 2 * jnp.sinh(few / 2) ** 2)
     large = jnp.logaddexp(jnp.log(p) + delta, jnp.log(q) - delta)
-    return unit(new), rate * jnp.where(delta < 0.5, small, large)
+    return unit(new).astype(velocity.dtype), rate * jnp.where(delta < 0.5, small, large)
 
 
 def refreshed(key: Key, velocity: jax.Array, time: Scalar, length: Scalar) -> jax.Array:
     """The velocity after its direction has been forgotten in part, over `time` of a memory of `length`."""
     nu = jnp.sqrt(jnp.expm1(2 * time / length) / velocity.size)
-    return unit(velocity + nu * noise.like(key, velocity))
+    return unit(velocity + nu * noise.like(key, velocity)).astype(velocity.dtype)
 
 
 def uniform(key: Key, position: PyTree) -> jax.Array:
     """A direction, every one as likely."""
-    return unit(noise.like(key, jnp.zeros(dimension(position), jnp.float32)))
+    dtype = jnp.result_type(jnp.float32, *jax.tree.leaves(position))
+    return unit(noise.like(key, jnp.zeros(dimension(position), dtype)))
 
 
 def unit(u: jax.Array) -> jax.Array:

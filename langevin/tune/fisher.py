@@ -76,7 +76,7 @@ def spiked(key: Key, target: Any, states: State, damping, vectors, turns, *, exa
         words = jax.random.key_data(jax.random.split(key, examples))
         x = lax.map(lambda w: alone(jax.random.wrap_key_data(w, impl=impl), target, state), words, batch_size=TOGETHER)
         x = (x - jnp.mean(x, 0, keepdims=True)) * tau[None] / jnp.sqrt((examples - 1.0) * target.n)
-        U = lax.fori_loop(0, turns, lambda _, U: jnp.linalg.qr(x.T @ (x @ U))[0], U)
+        U = lax.fori_loop(0, turns, lambda _, U: jnp.linalg.qr(x.T @ (x @ U))[0], U.astype(x.dtype))
         y = x @ U
         values, turn = jnp.linalg.eigh(y.T @ y)
         stretch = lax.rsqrt(1 + jnp.maximum(values, 0.0) / damping)

@@ -1,4 +1,8 @@
-"""Tuners take positions or states: positions are made states of the kernel first."""
+"""What every tuner has in common: it takes positions or states, and decomposes matrices with one thread.
+
+JAX calls a threaded LAPACK on the CPU. Where another process keeps a core busy its threads wait for one another: with
+one busy neighbour each QR decomposition of `fisher` took 5.8 s in place of 0.05 s.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import jax
+from threadpoolctl import threadpool_limits
 
 from langevin.core.kernel import admit
 from langevin.core.run import begin_all
@@ -25,6 +30,7 @@ def tuner(tune: Callable[Concatenate[Key, Any, Any, Any, P], R]) -> Callable[Con
             admit(kernel, target, tune.__name__)
             k_begin, key = jax.random.split(key)
             states = begin_all(k_begin, kernel, target, states)
-        return tune(key, kernel, target, states, *args, **kwargs)
+        with threadpool_limits(1, user_api="blas"):
+            return jax.block_until_ready(tune(key, kernel, target, states, *args, **kwargs))
 
     return from_either
