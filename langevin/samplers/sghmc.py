@@ -1,8 +1,9 @@
 r"""Stochastic gradient Hamiltonian Monte Carlo.
 
-    r' = r + h (ĝ(θ) − C r) + √(2 C T h) ξ,      θ' = θ + h r'.
+    r' = r + h (Sᵀĝ(θ) − C r) + √(2 C T h) ξ,      θ' = θ + h S r',
 
-Recipe on z = (θ, r), H = −log p(θ) + ½|r|²: D = [[0, 0], [0, C]], Q = [[0, −I], [I, 0]], Γ = 0. The law is p^(1/T)
+with the inverse mass matrix M⁻¹ = S Sᵀ; r is the momentum in the coordinates θ = S φ, in which the masses are 1.
+Recipe on z = (θ, r), H = −log p(θ) + ½|r|²: D = [[0, 0], [0, C]], Q = [[0, −S], [Sᵀ, 0]], Γ = 0. The law is p^(1/T)
 × N(0, T) as h → 0, with a bias O(h) of this Euler scheme; `Underdamped` splits the same dynamics to order 2 and is
 the better choice unless fidelity to the paper counts.
 
@@ -29,6 +30,7 @@ from langevin.core.kernel import audited, kernel
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
+from langevin.dynamics.mass import IdentityMetric, Metric
 from langevin.dynamics.recipe import Recipe
 
 
@@ -39,8 +41,9 @@ class SGHMC(Recipe):
     step_size: h.
     temperature: T; the chain targets p^(1/T).
     friction: C, the decay rate of the momentum.
-    noise_estimate: B̂ = h V / 2T, the friction that mini-batch noise of variance V is worth: a number, or a tree
-        like the position.
+    noise_estimate: B̂ = h V / 2T, the friction that mini-batch noise of variance V of Sᵀĝ is worth: a number, or a
+        tree like the position.
+    metric: M⁻¹: IdentityMetric(), DiagonalMetric(variance), LowRankMetric(…) or DenseMetric(covariance).
     noise: "normal" or "rademacher".
     """
 
@@ -48,6 +51,7 @@ class SGHMC(Recipe):
     temperature: Schedule = nonnegative(default=1.0)
     friction: float = positive(default=1.0)
     noise_estimate: Any = nonnegative(default=0.0)
+    metric: Metric = IdentityMetric()
     noise: Noise = static(default="normal")
     audit = audited(step_size=0.1, friction=2.0)
 
@@ -66,4 +70,4 @@ class SGHMC(Recipe):
         return tree.zeros_like(v[0]), jax.tree.map(left, self.noise_estimate, v[1])
 
     def Q(self, z, memory, v):
-        return tree.scale(-1.0, v[1]), v[0]
+        return tree.scale(-1.0, self.metric.root(v[1])), self.metric.pull(v[0])

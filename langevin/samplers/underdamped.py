@@ -1,12 +1,13 @@
 r"""Underdamped Langevin dynamics by splitting: a scheme is a word over A, B and O.
 
-    A: θ ← θ + a h r          B: r ← r + b h ĝ(θ)          O: r ← c r + √(T (1 − c²)) ξ,   c = e^{−γ o h},
+    A: θ ← θ + a h S r        B: r ← r + b h Sᵀĝ(θ)        O: r ← c r + √(T (1 − c²)) ξ,   c = e^{−γ o h},
 
-each letter taking an equal share of h (in BAOAB: a = b = ½, o = 1). A gradient is evaluated when B needs one at a
-new position, so every word here costs one gradient a step. Palindromes (BAOAB, OBABO, ABOBA) have bias O(h²); BAOAB
-is exact in position for Gaussians; BAOA is a cyclic permutation of BAOAB's letters with a whole kick, conjugate to
-it, so averages of θ are O(h²) too. The law is p^(1/T) × N(0, T). After a word that ends in A (ABOBA) `eval` is
-where the last B looked, not at `position`.
+with the inverse mass matrix M⁻¹ = S Sᵀ; r is the momentum in the coordinates θ = S φ, in which the masses are 1. Each
+letter takes an equal share of h (in BAOAB: a = b = ½, o = 1). A gradient is evaluated when B needs one at a new
+position, so every word here costs one gradient a step. Palindromes (BAOAB, OBABO, ABOBA) have bias O(h²); BAOAB is
+exact in position for Gaussians; BAOA is a cyclic permutation of BAOAB's letters with a whole kick, conjugate to it, so
+averages of θ are O(h²) too. The law is p^(1/T) × N(0, T). After a word that ends in A (ABOBA) `eval` is where the last
+B looked, not at `position`.
 
 References
 ----------
@@ -25,6 +26,7 @@ from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
+from langevin.dynamics.mass import IdentityMetric, Metric
 
 
 @kernel
@@ -36,6 +38,7 @@ class Underdamped(Kernel):
     friction: γ, the decay rate of the momentum.
     scheme: a word over A, B, O: "BAOAB", "OBABO", "ABOBA", "BAOA" …
     noise: "normal" or "rademacher".
+    metric: M⁻¹: IdentityMetric(), DiagonalMetric(variance), LowRankMetric(…) or DenseMetric(covariance).
     """
 
     step_size: Schedule = positive(default=1e-2)
@@ -43,6 +46,7 @@ class Underdamped(Kernel):
     friction: float = positive(default=1.0)
     scheme: str = static(default="BAOAB")
     noise: Noise = static(default="normal")
+    metric: Metric = IdentityMetric()
     audit = audited(step_size=0.3, friction=2.0)
 
     def __post_init__(self):
@@ -62,7 +66,7 @@ class Underdamped(Kernel):
         moved, n_grad = False, 0
         for letter in self.scheme:
             if letter == "A":
-                position, moved = tree.axpy(share["A"], r, position), True
+                position, moved = tree.axpy(share["A"], self.metric.root(r), position), True
             elif letter == "O":
                 c = jnp.exp(-self.friction * share["O"])
                 xi = noise.like(next(keys), r, self.noise)
@@ -71,7 +75,7 @@ class Underdamped(Kernel):
                 if moved:
                     evaluation, feed = target.estimate(next(keys), feed, position)
                     moved, n_grad = False, n_grad + 1
-                r = tree.axpy(share["B"], evaluation.grad, r)
+                r = tree.axpy(share["B"], self.metric.pull(evaluation.grad), r)
         if moved and self.scheme[0] == "B":
             evaluation, feed = target.estimate(next(keys), feed, position)
             n_grad += 1

@@ -117,7 +117,8 @@ class Victim:
 def newest(folder):
     """The time of the last change in the folder, but for the lock, which every start writes."""
     try:
-        return max((e.stat().st_mtime_ns for e in os.scandir(folder) if e.name != "lock"), default=0)
+        with os.scandir(folder) as entries:
+            return max((e.stat().st_mtime_ns for e in entries if e.name != "lock"), default=0)
     except OSError:
         return None
 

@@ -8,14 +8,16 @@ from noisy import Noisy
 
 from langevin.core.advance import advance
 from langevin.core.kernel import replace
-from langevin.core.run import begin_all
+from langevin.core.run import begin_all, run
 from langevin.core.target import Density
+from langevin.dynamics.mass import DenseMetric, DiagonalMetric, LowRankMetric
 from langevin.samplers.adaptive_friction import AdaptiveFriction
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.sgld import SGLD
 from langevin.samplers.sgrhmc import SGRHMC
+from langevin.samplers.underdamped import Underdamped
 from langevin.targets.bayes import Bayes
-from langevin.targets.zoo import Banana
+from langevin.targets.zoo import Banana, Gaussian
 from langevin.tune.gradient_noise import gradient_noise, variance
 
 CHAINS = 16_384
@@ -152,3 +154,27 @@ def test_sgrhmc_without_gamma_says_so_once(untold):
     assert jax.tree.map(lambda u: u, kernel).correction == "none"
     with pytest.raises(ValueError, match="correction is 'some'"):
         SGRHMC(correction="some")
+
+
+D = 3
+ROOT = np.random.default_rng(0).standard_normal((D, D)) + 2 * np.eye(D)
+TURN = np.linalg.qr(np.random.default_rng(1).standard_normal((D, 1)))[0].astype(np.float32)
+METRICS = {
+    "diagonal": DiagonalMetric(jnp.asarray([0.25, 4.0, 9.0])),
+    "dense": DenseMetric(jnp.asarray(ROOT @ ROOT.T, jnp.float32)),
+    "low rank": LowRankMetric(jnp.asarray([0.5, 2.0, 3.0]), jnp.asarray(TURN), jnp.asarray([0.2])),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kernel", [SGHMC(0.1, friction=2.0), Underdamped(0.3, friction=2.0)], ids=["sghmc", "split"])
+def test_a_mass_matrix_is_a_change_of_coordinates(kernel, metric, key):
+    """With M⁻¹ = S Sᵀ a chain on p(θ) is S times the plain chain on p(S φ), for the same noise."""
+    metric = METRICS[metric]
+    S = jax.vmap(metric.root)(jnp.eye(D)).T
+    target = Gaussian(np.asarray([1.0, 0.0, -1.0]), np.asarray([1.0, 2.0, 0.5]))
+    pulled = Density(lambda phi: target.log_density(S @ phi))
+    phi = jnp.linspace(-1.0, 1.0, 4 * D).reshape(4, D)
+    go = lambda kernel, target, start: run(jax.random.clone(key), kernel, target, start, draws=20).kept
+    with_mass = go(replace(kernel, metric=metric), target, phi @ S.T)
+    np.testing.assert_allclose(with_mass, go(kernel, pulled, phi) @ S.T, rtol=2e-3, atol=2e-4)
