@@ -27,6 +27,7 @@ from langevin.core.record import nonnegative, positive, record, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.target import Exact
 from langevin.core.types import Law
+from langevin.dynamics.uncorrected import refuse_correction
 
 
 @kernel
@@ -54,11 +55,7 @@ class AdamSGLD(Kernel):
     audit = audited(step_size=0.05, momentum=0.0, decay=0.0, floor=1.0)
 
     def __post_init__(self):
-        if self.correction != "none":
-            raise ValueError(
-                f"AdamSGLD: correction is {self.correction!r}, but it has no Γ to correct, its added drift is the "
-                "bias; take PSGLD, which adapts and has a correction."
-            )
+        refuse_correction("AdamSGLD", self.correction, "PSGLD, which adapts and has a correction")
         warn_once(f"AdamSGLD converges to {self.law().words}.")
 
     def init(self, key, position, target):

@@ -21,6 +21,7 @@ from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
+from langevin.dynamics.uncorrected import refuse_correction
 from langevin.targets.tempered import Tempered
 
 
@@ -45,11 +46,7 @@ class MSGLD(Kernel):
     audit = audited(step_size=0.025, momentum=0.0)
 
     def __post_init__(self):
-        if self.correction != "none":
-            raise ValueError(
-                f"MSGLD: correction is {self.correction!r}, but it has no Γ to correct, its added drift is the bias; "
-                "take SGHMC, which has momentum and the right law."
-            )
+        refuse_correction("MSGLD", self.correction, "SGHMC, which has momentum and the right law")
         warn_once(f"MSGLD converges to {self.law().words}.")
 
     def init(self, key, position, target):

@@ -19,9 +19,10 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 
+from langevin.core import noise, tree
 from langevin.core import record as records
-from langevin.core import tree
 from langevin.core.record import is_static, nonnegative, positive, record, static
+from langevin.core.schedule import Schedule, at
 from langevin.core.target import HasDensity, Target, need
 from langevin.core.types import Info, Key, Law, PyTree, Scalar, State
 
@@ -181,6 +182,13 @@ def begin(key: Key, position: PyTree, target: Target, aux: PyTree = (), memory: 
     k_start, k_eval = jax.random.split(key)
     evaluation, feed = target.estimate(k_eval, target.start(k_start), position)
     return State(position, aux, memory, evaluation, feed, jnp.zeros((), jnp.int32))
+
+
+def begin_moving(key: Key, position: PyTree, target: Target, temperature: Schedule) -> State:
+    """A chain at `position` whose `aux` is a momentum drawn from N(0, T)."""
+    k_eval, k_aux = jax.random.split(key)
+    T = at(temperature, jnp.zeros((), jnp.int32))
+    return begin(k_eval, position, target, tree.scale(jnp.sqrt(T), noise.like(k_aux, position)))
 
 
 def refresh(key: Key, state: State, target: Target) -> State:

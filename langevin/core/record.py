@@ -129,6 +129,11 @@ def _repr(self) -> str:
     return f"{type(self).__name__}({shown})"
 
 
+def values(record: Any) -> dict[str, Any]:
+    """The fields of a record by name."""
+    return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+
+
 def show(value: Any) -> str:
     """A short text for a field's value: numbers plainly, arrays by shape, functions by name."""
     if isinstance(value, External):

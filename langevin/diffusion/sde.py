@@ -163,8 +163,21 @@ class SubVP(Preserving):
         return self.when(2 * jnp.arcsinh(0.5 * ratio))  # s/m = 2 sinh(B/2)
 
 
+class Exploding(Process):
+    """Abstract: noise is added to data that keep their size, up to `high`."""
+
+    high: Any
+
+    @property
+    def prior_std(self):
+        return self.high
+
+    def rate(self, t):
+        return jnp.zeros_like(t)
+
+
 @record
-class VE(Process):
+class VE(Exploding):
     """Variance exploding: the limit of NCSN, with its exact variance σ(t)² − low².
 
     low: σ(0).
@@ -179,13 +192,6 @@ class VE(Process):
     def __post_init__(self):
         _rising("VE", "low", self.low, "high", self.high)
 
-    @property
-    def prior_std(self):
-        return self.high
-
-    def rate(self, t):
-        return jnp.zeros_like(t)
-
     def diffusion(self, t):
         growth = jnp.log(self.high / self.low)
         return self.low * jnp.exp(t * growth) * jnp.sqrt(2 * growth)
@@ -199,7 +205,7 @@ class VE(Process):
 
 
 @record
-class EDM(Process):
+class EDM(Exploding):
     """The diffusion whose time is the noise itself: s = t.
 
     cut: the least noise, where samplers stop.
@@ -220,13 +226,6 @@ class EDM(Process):
     @property
     def end(self):
         return self.high
-
-    @property
-    def prior_std(self):
-        return self.high
-
-    def rate(self, t):
-        return jnp.zeros_like(t)
 
     def diffusion(self, t):
         return jnp.sqrt(2.0 * t)

@@ -47,6 +47,15 @@ class Uncorrected(Exact):
         return value / T - self.power * self.metric.tilt(self.metric.geometry(memory, grad, position))
 
 
+def refuse_correction(name: str, correction: str, instead: str) -> None:
+    """Say that a kernel whose added drift is its bias has no Γ to correct."""
+    if correction != "none":
+        raise ValueError(
+            f"{name}: correction is {correction!r}, but it has no Γ to correct, its added drift is the bias; take "
+            f"{instead}."
+        )
+
+
 class WithoutGamma:
     """Target → Uncorrected."""
 

@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import Kernel, audited, begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin_moving, kernel, report
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
@@ -62,9 +62,7 @@ class AdaptiveFriction(Kernel):
     audit = audited(step_size=0.3)
 
     def init(self, key, position, target):
-        k_eval, k_aux = jax.random.split(key)
-        T = at(self.temperature, jnp.zeros((), jnp.int32))
-        return begin(k_eval, position, target, tree.scale(jnp.sqrt(T), noise.like(k_aux, position)))
+        return begin_moving(key, position, target, self.temperature)
 
     def step(self, key, state, target):
         k_before, k_after, k_eval = jax.random.split(key, 3)

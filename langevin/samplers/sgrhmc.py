@@ -38,7 +38,7 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import Kernel, audited, begin, kernel, report, warn_once
+from langevin.core.kernel import Kernel, audited, begin_moving, kernel, report, warn_once
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
@@ -79,9 +79,7 @@ class SGRHMC(Kernel):
             warn_once(f"SGRHMC converges to {self.law().words}.")
 
     def init(self, key, position, target):
-        k_eval, k_aux = jax.random.split(key)
-        T = at(self.temperature, jnp.zeros((), jnp.int32))
-        return begin(k_eval, position, target, tree.scale(jnp.sqrt(T), noise.like(k_aux, position)))
+        return begin_moving(key, position, target, self.temperature)
 
     def step(self, key, state, target):
         k_noise, k_eval, k_metric = jax.random.split(key, 3)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core import noise, tree
-from langevin.core.kernel import Kernel, audited, begin, kernel, report
+from langevin.core.kernel import Kernel, audited, begin_moving, kernel, report
 from langevin.core.noise import Noise
 from langevin.core.record import nonnegative, positive, static
 from langevin.core.schedule import Schedule, at
@@ -54,9 +54,7 @@ class Underdamped(Kernel):
             raise ValueError(f"Underdamped: scheme is {self.scheme!r}; it must be a word with all of A, B and O.")
 
     def init(self, key, position, target):
-        k_eval, k_aux = jax.random.split(key)
-        T = at(self.temperature, jnp.zeros((), jnp.int32))
-        return begin(k_eval, position, target, tree.scale(jnp.sqrt(T), noise.like(k_aux, position)))
+        return begin_moving(key, position, target, self.temperature)
 
     def step(self, key, state, target):
         h, T = at(self.step_size, state.count), at(self.temperature, state.count)

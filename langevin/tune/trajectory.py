@@ -22,7 +22,6 @@ Geyer (1992), Practical Markov chain Monte Carlo, §3.3.
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,7 +34,7 @@ from langevin.core import tree
 from langevin.core.advance import MAPPED, advance, chains_of
 from langevin.core.kernel import Wrapper, check_fields, replace
 from langevin.core.moments import effective
-from langevin.core.record import record
+from langevin.core.record import record, values
 from langevin.core.types import Key, PyTree, State
 from langevin.dynamics.integrators import INTEGRATORS
 from langevin.tune.dual_averaging import Seeking
@@ -160,9 +159,9 @@ def mean(lengths: np.ndarray, default) -> float:
 def needs(name: str, kernel: Any, fields: tuple[str, ...]) -> None:
     """Refuse a kernel without the fields that are to be tuned, or with schedules in their place."""
     check_fields(kernel, fields, name)
-    values = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
+    given = values(kernel)
     for field in fields:
-        if callable(values.get(field)):
+        if callable(given.get(field)):
             raise TypeError(f"{name}: {field} is a schedule; give it a number to start from.")
 
 
