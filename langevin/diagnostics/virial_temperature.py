@@ -1,12 +1,12 @@
-r"""How hot does a chain run along the directions in which mini-batches are noisiest?
+r"""The temperature of a chain along the directions in which mini-batch gradients are noisiest.
 
-For a law ∝ p^(1/T) and any direction, integration by parts gives the virial theorem
+For a distribution ∝ p^(1/T) and any direction, integration by parts gives the virial theorem
 
     T = −E[(a − E a) b],      a = U_jᵀ D⁻¹ θ,   b = U_jᵀ D ∇ log p(θ),
 
 and ∇ log p may be an estimate on a batch that has not moved the chain yet, as the one in its state is. Noise that is
 not isotropic heats the directions U_j where it is strong (`samplers.smile`), so T_j ≠ 1 there says that scale or noise
-of the kernel are wrong, or that the chain has not arrived. U and D are those of the kernel's own LowRankMetric metric
+of the kernel are wrong, or that the chain has not arrived. U and D are those of the kernel's own LowRankMetric
 (`tune.whiten`, `tune.fisher`), every chain with its own.
 
 References

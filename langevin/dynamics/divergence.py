@@ -4,7 +4,7 @@ r"""The divergence of a matrix field A(θ), (∇·A)_i = Σ_j ∂_j A_ij, from p
     hutchinson    ∂_u [A(θ) w],      E u wᵀ = I                   one differentiated look, unbiased
     rfd           [A(θ + δv) v − A(θ) v] / δ,     E v vᵀ = I      one more look, bias O(δ²) for symmetric v
 
-`apply(position, v)` is the product; it may look at data, always at the same batch.
+`apply(position, v)` is the product; it may depend on data, always the same batch.
 
 References
 ----------

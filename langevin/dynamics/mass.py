@@ -1,4 +1,4 @@
-r"""Metrics for kernels with a momentum or a velocity: M⁻¹ = S Sᵀ, S the identity, diagonal, spiked or dense.
+r"""Metrics for kernels with a momentum or a velocity: M⁻¹ = S Sᵀ, S the identity, diagonal, low-rank or dense.
 
 The kinetic energy is ½ pᵀ M⁻¹ p; equally, positions are θ = S φ and the kernel is plain in φ. The best M⁻¹ is the
 covariance of the target. All are records with the same four methods.

@@ -1,9 +1,8 @@
 r"""Chains on an energy that is being learned: where they begin, how they move, where they are kept, what to watch.
 
-A buffer holds one position a chain. Every look takes the next `take` of its slots, in an order that visits all, and
-their ends are written back where they came from: no chain is lost or doubled. With probability `restart` a chain
-begins anew.
-"""
+A buffer holds one position a chain. Every evaluation takes the next `take` of its slots, in an order that visits all,
+and their ends are written back where they came from: no chain is lost or doubled. With probability `restart` a chain
+begins anew."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ MAPPED = State(0, 0, 0, 0, 0, None)  # `count` is one number for all chains
 
 
 class Note(NamedTuple):
-    """What a look at the model found; energies are −f."""
+    """What one evaluation of the model found; energies are −f."""
 
     energy_data: jax.Array
     energy_chain: jax.Array

@@ -6,8 +6,8 @@ the second mean over the ends of K steps of a kernel on the model, any kernel of
 weights (`Info.log_weight`) the mean is weighted. The target climbed is T times the log likelihood per example. Where
 chains begin is `start_at`:
 
-    persistent   in a buffer, each look moving the next chains and writing them back where they were; with probability
-                 `restart` a chain begins anew at `base`
+    persistent   in a buffer: every evaluation moves the next chains and writes them back; with probability `restart` a
+                 chain begins anew at `base`
     replay       in a buffer, slots drawn with replacement, the ends written over the oldest
     data         CD-K: at examples of the mini-batch; the energy far from data is not constrained
     noise        short-run: at `base`. The K-step sampler is the model then, and e^f need not be
@@ -73,12 +73,12 @@ class EnergyLikelihood(Examples):
     kernel: how chains move; any kernel.
     data: (n, …) examples.
     base: key → one x: where chains begin anew.
-    steps: K, moves of every chain at every look.
+    steps: K, steps of every chain at every evaluation.
     chains: how many are moved.
     batch: examples in a mini-batch.
     start_at: "persistent", "replay", "data" or "noise".
     buffer: how many chains are kept.
-    restart: share of chains begun anew at every look.
+    restart: share of chains begun anew at every evaluation.
     jitter: standard deviation of noise added to examples.
     through: weight of the term seen through the last step; 0 for plain contrastive divergence.
     entropy: weight of the entropy term, with `through`.
@@ -134,7 +134,7 @@ class EnergyLikelihood(Examples):
         rows = rows + self.jitter * jax.random.normal(k_jitter, rows.shape)
         begin, age, slot, place = self._begin(k_begin, feed.buffer, rows)
         go = moved(k_move, self.kernel, model, begin, self.steps)
-        fine = finite(go.after)  # a chain that is lost goes back to its start, and has no part in this look
+        fine = finite(go.after)  # a chain that is lost goes back to its start, and has no part in this evaluation
         end = choose(fine, go.after.position, begin)
         weight = jnp.where(fine, go.weight, 0.0)
         weight = weight / jnp.maximum(jnp.sum(weight), 1e-30)

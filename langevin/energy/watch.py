@@ -1,7 +1,7 @@
 """A watchdog for training by chains: where it goes wrong, weights, optimizer and buffer go back together.
 
 Training of energies fails suddenly: the energies of data and chains part, or stop being numbers. After every chunk of
-`run` the watchdog looks at the chunk; a chunk that ends well is remembered, one that does not is undone. The steps
+`run` the watchdog checks the chunk; the states of a good chunk are remembered, a bad chunk is undone. The steps
 counted go on, so that what follows draws other random numbers. It never replaces a bad number by a good one.
 """
 

@@ -5,7 +5,7 @@ r"""Bayesian neural networks: a net, a prior and a likelihood as a Target.
 The position is {"net": the sampled arrays of the net (None where they stay fixed), "log_noise": log σ if it is
 learned}. Prior scales are one number, a rule ("fan_in": weights s/√fan_in, biases s) or a dict of path patterns;
 any subset of the parameters may be the position, chosen by path, and the rest stays as it is. Nets of other libraries
-(Flax, Haiku, plain functions): `models.adapters`.
+(Flax, Haiku, PyTorch, plain functions): `langevin.convert`.
 """
 
 from __future__ import annotations

@@ -4,17 +4,17 @@ At constant speed |u| = 1, in coordinates θ = Sφ, with ĝ the gradient on a fr
 
     F = Sᵀĝ/T + c,      u' = kick(u, F, ε f),      θ' = θ + ε S u',
 
-`kick` the exact flow of `core.isokinetic`. Let R be the covariance of Sᵀĝ. Noise in the force turns u and so takes the
-place of a refreshment: direction is forgotten over L_noise = 2(d − 1)T²/(ε tr R/d). But unless R is isotropic the law
-is wrong for every ε, for the generator of noise Σ = ε R/(d − 1)² does not vanish on the uniform law of u (it leaves
-(d(d − 1)/2)(uᵀΣu − tr Σ/d)): along an axis of R the temperature is T_i = R_ii/mean R.
+`kick` the exact flow of `dynamics.isokinetic`. Let R be the covariance of Sᵀĝ. Noise in the force turns u and so takes
+the place of a refreshment: direction is forgotten over L_noise = 2(d − 1)T²/(ε tr R/d). But unless R is isotropic the
+stationary distribution is wrong for every ε, because the generator of noise Σ = ε R/(d − 1)² does not vanish on the
+uniform law of u (it leaves (d(d − 1)/2)(uᵀΣu − tr Σ/d)): along an axis of R the temperature is T_i = R_ii/mean R.
 
-So the noise is completed. S whitens the strongest of it (`tune.whiten` finds S and R), and c ~ N(0, v I − R/T²) fills
-up the rest to v = max(level/T², 2(d − 1)/(εL)), the second of which makes direction be forgotten over L where the
-batches' noise alone would take longer. For S = D(I + U(Λ − I)Uᵀ) R is taken as `spikes` along the columns of U and as
-the diagonal `gradient_noise` on what is orthogonal to them. Kicks of finite size δ = ε|F|/(d − 1) heat by
-T(δ) = (δ/2) coth(δ/2) where noise dominates; f = 2 artanh(δ/2)/δ takes that back. As ε → 0 the law is p^(1/T), as far
-as R is right and of one shape at every θ. One gradient a step.
+So noise is added until it is isotropic. S whitens the strongest directions (`tune.whiten` finds S and R), and c ~ N(0,
+v I − R/T²) raises the rest to v = max(level/T², 2(d − 1)/(εL)), the second of which makes direction be forgotten over L
+where the batches' noise alone would take longer. For S = D(I + U(Λ − I)Uᵀ) R is taken as `spikes` along the columns of
+U and as the diagonal `gradient_noise` on what is orthogonal to them. Kicks of finite size δ = ε|F|/(d − 1) heat by T(δ)
+= (δ/2) coth(δ/2) where noise dominates; f = 2 artanh(δ/2)/δ compensates it. As ε → 0 the stationary distribution is
+p^(1/T), as far as R is right and the same at every θ. One gradient a step.
 
 A step that ends where the log density is not finite, or has fallen by more than `max_drop`, is undone: position and
 evaluation go back together, and the velocity is drawn anew. 1 − acceptance is the rate of that. The form its authors

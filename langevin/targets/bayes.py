@@ -20,7 +20,7 @@ from langevin.targets.stream import Stream, total
 
 @record
 class Bayes(Stream):
-    """Prior × likelihood of data, looked at in full or in mini-batches.
+    """Prior × likelihood of data, evaluated on all data or on mini-batches.
 
     log_prior: position → scalar: a module-level function, or a record with `__call__` whose arrays travel as data.
     log_likelihood: (position, data) → one number per example; a function or a record.

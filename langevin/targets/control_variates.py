@@ -97,7 +97,7 @@ class ControlVariates(Derived):
 
 
 def control_variates(target, anchor: PyTree, *, hessian: Any = None) -> ControlVariates:
-    """The target with control variates at `anchor`, of second order with a Hessian; all data are looked at once."""
+    """The target with control variates at `anchor`, of second order with a Hessian; all data are evaluated once."""
     need(target, HasLikelihood, "control_variates")
     anchor = jax.tree.map(lambda u: jnp.asarray(u, jnp.result_type(u)), anchor)  # not weakly typed
     value, grad = _sums(target, anchor)

@@ -21,7 +21,7 @@ from langevin.targets.stream import Stream
 
 @record
 class Loss(Stream):
-    """−(mean loss), looked at in mini-batches.
+    """−(mean loss), evaluated on mini-batches.
 
     loss: (key, position, rows) → one number per row, or their mean; a module-level function or a record.
     data: a tree of arrays whose first axis is the example.

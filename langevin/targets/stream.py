@@ -22,7 +22,7 @@ from jax import lax
 from langevin.core.target import Batched
 from langevin.core.types import Batch, Key, PyTree, Scalar
 
-BLOCK = 4096  # examples looked at together when all data are
+BLOCK = 4096  # examples evaluated together when all data are
 TURNS = 16  # of the shuffle; after 12 no test tells its orders from random ones, of 5 examples or 55,000
 
 

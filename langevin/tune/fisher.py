@@ -6,9 +6,9 @@ variance of the prior, and λ_j, U_j the top k eigenpairs of the Fisher matrix
     F = D Cov(g_i) D / N,      S = D (I + U(Λ − I)Uᵀ),      Λ_j = (1 + λ_j/κ)^−½.
 
 With κ = 1 and all directions S Sᵀ is the covariance of the Laplace approximation. A trained network's neighbourhood is
-narrow and bends, so that this is far too short a scale for where the chain is going; κ > 1 shortens only what is
-stiffer than κ times the prior, and less. Directions are found by subspace iteration on `examples` examples drawn anew,
-beginning from those of the LowRankMetric metric that the kernel has, if it has one.
+narrow and curved, so that this scale is far too short once the chain moves away; κ > 1 shortens only directions stiffer
+than κ times the prior, and those less. Directions are found by subspace iteration on `examples` examples drawn anew,
+beginning from those of the LowRankMetric that the kernel has, if it has one.
 
 References
 ----------
@@ -52,21 +52,21 @@ def fisher(
     rank = min(rank, d - 1, examples - 1)
     before = kernel.kernel.metric
     known = isinstance(before, LowRankMetric) and before.vectors.shape == (chains, d, rank)
-    vectors, turns = (before.vectors, 1) if known else (_anywhere(chains, d, rank), TURNS)
+    vectors, turns = (before.vectors, 1) if known else (_random_directions(chains, d, rank), TURNS)
     # on one device: XLA's CPU client may wait for itself where several decompose matrices in one program
     here = sharding.gathered((key, target, states, np.float32(damping), vectors, np.int32(turns)))
-    metric = spiked(*here, examples=examples)
+    metric = estimate_metric(*here, examples=examples)
     return PerChain(replace(kernel.kernel, metric=sharding.beside(metric, states))), states
 
 
-def _anywhere(chains: int, d: int, rank: int) -> np.ndarray:
-    """Directions that know nothing, the same for every chain."""
+def _random_directions(chains: int, d: int, rank: int) -> np.ndarray:
+    """Random orthonormal directions to start from, the same for every chain."""
     random = np.random.default_rng(0).standard_normal((d, rank), np.float32)
     return np.tile(np.linalg.qr(random)[0], (chains, 1, 1))
 
 
 @partial(jax.jit, static_argnames="examples")
-def spiked(key: Key, target: Any, states: State, damping, vectors, turns, *, examples: int) -> LowRankMetric:
+def estimate_metric(key: Key, target: Any, states: State, damping, vectors, turns, *, examples: int) -> LowRankMetric:
     """The metric of every chain from that many turns of subspace iteration on directions (chain, d, k)."""
 
     def one(key, state, U):

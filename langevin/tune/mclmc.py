@@ -18,7 +18,7 @@ go back together, the velocity is drawn anew, and from then on ε ≤ ε_max = 0
 Schedule, with a share of the steps each:
 
 1. ε, every chain its own. v is a number, or goes from a first to a last one, in a straight line, or in a geometric
-   one where the first is above 2 (MILE starts from networks that were trained, in no typical place, with 0.5 to 0.1).
+   one where the first is above 2 (MILE starts from trained networks, which are no typical draws, with 0.5 to 0.1).
 2. L = √(Σ_i Var θ_i), ε still moving. With `diagonal`, instead, the metric becomes the variances within chains pooled
    over chains, L = √d, and in the last third of the phase ε is sought anew.
 3. L = 0.4 ε · mean_i (steps for each effective draw of θ_i), ε fixed.
@@ -196,7 +196,7 @@ def tune_mclmc(
 
 
 def _checked(kernel, target, states, *, steps, variance, share) -> tuple[float, float]:
-    """The first and the last energy variance, after a look at everything."""
+    """The first and the last energy variance, after checks of all arguments."""
     needs("tune_mclmc", kernel, ("step_size", "length"))
     chains, positions = chains_of(states), states.position
     if not (isinstance(states.aux, jax.Array) and states.aux.shape == (chains, tree.size(positions) // chains)):

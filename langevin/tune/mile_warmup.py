@@ -1,15 +1,15 @@
-r"""From a trained network into its posterior: metric and step size found again and again as the chain sinks in.
+r"""Warm-up of MILE: from a trained network to its posterior, with metric and step size re-estimated in every round.
 
-A trained start is no typical draw: it lies at the bottom of a narrow valley, and the chain's first business is to fill
-that valley, whose shape changes on the way. Every round a chain
+A trained network is not a typical draw of its posterior: it lies near a mode, and the scales around a chain change
+while it moves away from there. In every round a chain
 
-1. takes its metric from the gradients of single examples where it stands (`tune.fisher`: directions stiffer than κ
+1. takes its metric from the gradients of single examples at its position (`tune.fisher`: directions stiffer than κ
    times the prior are shortened);
-2. runs with its step size sought by the energy error, Var[ΔE] ∝ ε⁶ (`tune.energy`), at a variance that falls
+2. runs with its step size set by the energy error, Var[ΔE] ∝ ε⁶ (`tune.mclmc`), at a variance that falls
    geometrically from round to round.
 
-Many short rounds do better than long chains in a metric of yesterday. Metric and step size of the last are frozen.
-Every chain has its own: PerChain(kernel) comes back.
+Many short rounds do better than few long ones with a metric that is not updated. Metric and step size of the last round
+are frozen. Every chain has its own: the result is PerChain(kernel).
 
 References
 ----------

@@ -103,7 +103,7 @@ class Plan:
         return posterior.more(jax.random.split(key, 4)[3], self.sampling(target), draws, **how)
 
     def sampling(self, target: Any) -> Any:
-        """The target as the sampler looks at it; batches are even, for noise is measured from their halves."""
+        """The target as the sampler evaluates it; batches are even, for noise is measured from their halves."""
         return replace(target, batch=None if self.batch is None else min(self.batch, max(target.n // 2 * 2, 1)))
 
 

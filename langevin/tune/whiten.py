@@ -5,17 +5,19 @@ n of N examples in a batch, (n/N) V is near the precision the data give (it is f
 
     D_i = ((n/N) V_ii + κ · prior precision_i)^−½
 
-puts every coordinate on the scale of the posterior if κ = 1. A network's neighbourhood is narrow and bends: there κ of
-a thousand, which shortens only what is stiffer than κ times the prior, goes further (as in `tune.fisher`). In its
-coordinates x = √(n/N) D(ĝ₁ − ĝ₂)/2 the noise has variances of at most one but a few strong directions: the top k
-eigenvectors U of C = E[x xᵀ] are followed by a power step a round (Oja's rule with a batch of a whole round; W' = qr(Σ
-x (xᵀW))), and their variances λ are found from the next round's samples, which W does not depend on. Then
+puts every coordinate on the scale of the posterior if κ = 1. Around a trained network the posterior is narrow and
+curved: there κ = 1000, which shortens only directions stiffer than κ times the prior, works better (as in
+`tune.fisher`). In its coordinates x = √(n/N) D(ĝ₁ − ĝ₂)/2 the noise has variances of at most one but a few strong
+directions: the top k eigenvectors U of C = E[x xᵀ] are followed by a power step a round (Oja's rule with a batch of a
+whole round; W' = qr(Σ x (xᵀW))), and their variances λ are found from the next round's samples, which W does not depend
+on. Then
 
     S = D (I + U(Λ − I)Uᵀ),   Λ_j = min(1, λ_j^−½),
     noise: (N/n) λ_j Λ_j² along U_j,   (N/n)(C_ii − Σ_j λ_j U_ij²) off them,
 
 filled up to the level N/n. The step size follows the energy error of probes (`tune.probing`), capped so that kicks stay
-below δ = min(½, 2√(n/N)). A last stretch moves ε alone. Every chain has its own: PerChain(kernel) comes back.
+below δ = min(½, 2√(n/N)). The last steps adapt ε alone. Every chain has its own: the result is
+PerChain(kernel).
 
 References
 ----------
@@ -48,7 +50,7 @@ from langevin.tune.probing import Probing, apart, halved
 from langevin.tune.trajectory import needs
 from langevin.tune.warm_start import nothing
 
-FIRST = 32  # batches looked at before the first step
+FIRST = 32  # batches evaluated before the first step
 
 
 @tuner
