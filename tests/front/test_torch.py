@@ -156,8 +156,6 @@ def outputs(weights, x):
 
 X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
 NET = partial(MLP, (3, 5, 5, 5, 1), activation=jnp.tanh)
-
-
 OURS = [f"layers.{i}" for i in range(4)]
 PLACES = {  # their four layers, the two in the middle of one shape, and what is said of them
     "order": ("zyxw", None),  # of a state_dict, whatever its names

@@ -29,8 +29,6 @@ from langevin.samplers.sgld import SGLD
 FEW = ("normal", "gaussian", "cold")
 BLACKJAX = pytest.mark.skipif(importlib.util.find_spec("blackjax") is None, reason="BlackJAX is not installed")
 HERE = Path(__file__).parents[1]
-
-
 SLOW = [
     pytest.param(k, (*FEW, "logistic-12"), marks=pytest.mark.slow)
     for k in (SGLD(0.05), MALA(0.1), SGHMC(0.1, friction=2.0), Mirrored())
