@@ -1,4 +1,4 @@
-"""Facts for reports, from synthetic numbers: a sound regression, a sound classification, and odd cases of both."""
+"""ReportData for reports, from synthetic numbers: a sound regression, a sound classification, and odd cases of both."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 from scipy.special import softmax
 
 from langevin.diagnostics.convergence import Diagnosis, diagnose
+from langevin.diagnostics.findings import Finding
 from langevin.diagnostics.uncertainty import entropies, variances
-from langevin.report.facts import Facts, Said
+from langevin.report.data import Predictions, ReportData
 
 NASTY = "<script>alert('&')</script>"
 
 
-def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: float = 1.0, seed: int = 0) -> Facts:
+def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: float = 1.0, seed: int = 0) -> ReportData:
     """Predictions that are right: y comes from what the draws are centred on."""
     rng = np.random.default_rng(seed)
     truth = 150 + 60 * np.sort(rng.normal(size=rows))
@@ -31,20 +32,20 @@ def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: flo
         + 6 * rng.normal(size=(chains, draws)),
         "noise scale": std[..., 0] * scale,
     }
-    said = Said(mean=mean.reshape(-1, rows) * scale, std=std.reshape(-1, rows) * scale)
-    start = Said(mean=members * scale, std=np.broadcast_to(0.7 * noise * scale, members.shape))
+    said = Predictions(mean=mean.reshape(-1, rows) * scale, std=std.reshape(-1, rows) * scale)
+    start = Predictions(mean=members * scale, std=np.broadcast_to(0.7 * noise * scale, members.shape))
     diagnosis = diagnose({"predictions": mean, "predictions²": mean**2, "log density": followed["log density"]})
     n_grad = 2 * chains * draws
     diagnosis = diagnosis._replace(
         n_grad=n_grad, ess_per_grad={name: float(np.min(v)) / n_grad for name, v in diagnosis.ess_bulk.items()}
     )
     known = np.sqrt(variances(said.mean, said.std).epistemic)
-    return Facts(
+    return ReportData(
         **_words("diabetes", "disease progression"),
         task="regression",
         classes=None,
         y=y * scale,
-        said=said,
+        predictions=said,
         start=start,
         chains=followed,
         energy_error=0.4 * rng.normal(size=(chains, draws)),
@@ -69,24 +70,26 @@ def _weighed(data: str) -> dict:
     return dict(rows="a", n=353, task="regression", data=data, target="y", trained=True, table=table)
 
 
-def classification(*, rows: int = 300, classes: int = 3, chains: int = 4, draws: int = 250, seed: int = 1) -> Facts:
+def classification(
+    *, rows: int = 300, classes: int = 3, chains: int = 4, draws: int = 250, seed: int = 1
+) -> ReportData:
     """Probabilities that are right: labels are drawn from their mean."""
     rng = np.random.default_rng(seed)
     logits = 2.2 * rng.normal(size=(rows, classes))
     proba = softmax(logits + 0.7 * rng.normal(size=(chains, draws, rows, classes)), axis=-1)
     y = np.array([rng.choice(classes, p=p / p.sum()) for p in proba.mean(axis=(0, 1))])
     members = softmax(1.6 * logits + 0.9 * rng.normal(size=(chains, rows, classes)), axis=-1)
-    said = Said(proba=proba.reshape(-1, rows, classes))
+    said = Predictions(proba=proba.reshape(-1, rows, classes))
     log_density = -230 + 5 * rng.normal(size=(chains, draws))
     known = entropies(said.proba).epistemic
     names = ("setosa", "versicolor", "virginica", *(f"species {k}" for k in range(4, classes + 1)))
-    return Facts(
+    return ReportData(
         **_words("iris", "species"),
         task="classification",
         classes=names[:classes],
         y=y,
-        said=said,
-        start=Said(proba=members),
+        predictions=said,
+        start=Predictions(proba=members),
         chains={"log density": log_density},
         energy_error=None,
         diagnosis=diagnose({"predictions": proba[..., 0], "log density": log_density}),
@@ -138,11 +141,11 @@ def _words(name: str, target: str) -> dict:
     }
 
 
-def one_chain() -> Facts:
+def one_chain() -> ReportData:
     return regression(chains=1)
 
 
-def unknown_rhat() -> Facts:
+def unknown_rhat() -> ReportData:
     facts = regression()
     nothing = np.full(180, np.nan)
     d = facts.diagnosis._replace(
@@ -151,22 +154,23 @@ def unknown_rhat() -> Facts:
     return replace(facts, diagnosis=d)
 
 
-def one_left() -> Facts:
+def one_left() -> ReportData:
     """All chains but one diverged, with what that leaves behind."""
     facts = regression(chains=5)
     broken = {name: x.copy() for name, x in facts.chains.items()}
     for x in broken.values():
         x[1:, 100:] = np.nan
-    words = "4 of 5 chains diverged and are left out (number 1, 2, 3, 4, counted from 0): lower the step size."
+    lost = Finding("diverged", chains=(1, 2, 3, 4), value=4, details=dict(of=5))
     energy = facts.energy_error.copy()
     energy[1:, 100:] = np.inf
-    d = facts.diagnosis._replace(divergent=(1, 2, 3, 4), warnings=(words,))
+    d = facts.diagnosis._replace(divergent=(1, 2, 3, 4), findings=(lost,))
     return replace(facts, chains=broken, energy_error=energy, diagnosis=d)
 
 
-def undiagnosed() -> Facts:
+def undiagnosed() -> ReportData:
     """Nothing but predictions: stopped early, no ensemble, no energy, no audit, no strangers, no evidence."""
-    empty = Diagnosis({}, {}, {}, None, {}, (), ("0 chains of 3 draws are left: too few to judge; draw more.",))
+    few = Finding("too_few_draws", value=3, limit=4, details=dict(chains=0))
+    empty = Diagnosis({}, {}, {}, None, {}, (), (few,))
     return replace(
         regression(rows=12),
         diagnosis=empty,
@@ -186,10 +190,11 @@ def undiagnosed() -> Facts:
     )
 
 
-def nasty() -> Facts:
+def nasty() -> ReportData:
     """Markup in every text that comes from outside."""
     facts = classification(classes=3)
     every = {NASTY: NASTY}
+    nasty_name = Finding("rhat", "care", (NASTY,), value=1.3, limit=1.01, details=dict(worst=NASTY))
     return replace(
         facts,
         name=NASTY,
@@ -200,7 +205,7 @@ def nasty() -> Facts:
         notes=(NASTY,),
         chains={NASTY: facts.chains["log density"]},
         diagnosis=facts.diagnosis._replace(
-            rhat={NASTY: np.ones(1), **facts.diagnosis.rhat}, warnings=(NASTY,), divergent=()
+            rhat={NASTY: np.ones(1), **facts.diagnosis.rhat}, findings=(nasty_name,), divergent=()
         ),
         law=NASTY,
         audit=({NASTY: NASTY},),
@@ -211,7 +216,7 @@ def nasty() -> Facts:
     )
 
 
-def long_names() -> Facts:
+def long_names() -> ReportData:
     facts = regression()
     return replace(
         facts,
@@ -222,17 +227,17 @@ def long_names() -> Facts:
     )
 
 
-def off() -> Facts:
+def off() -> ReportData:
     """Intervals far too narrow, and chains apart."""
     facts = regression(rows=200)
     apart = {name: x + np.std(x) * 4 * np.arange(len(x))[:, None] for name, x in facts.chains.items()}
     rows = len(facts.y)
-    mean = facts.said.mean.reshape(4, -1, rows) + 12.0 * np.arange(4)[:, None, None]
-    said = Said(mean=mean.reshape(-1, rows), std=0.3 * facts.said.std)
-    return replace(facts, said=said, chains=apart, diagnosis=diagnose({"predictions": mean, **apart}))
+    mean = facts.predictions.mean.reshape(4, -1, rows) + 12.0 * np.arange(4)[:, None, None]
+    said = Predictions(mean=mean.reshape(-1, rows), std=0.3 * facts.predictions.std)
+    return replace(facts, predictions=said, chains=apart, diagnosis=diagnose({"predictions": mean, **apart}))
 
 
-ODD: dict[str, Callable[[], Facts]] = {
+ODD: dict[str, Callable[[], ReportData]] = {
     "one chain": one_chain,
     "twenty chains": lambda: regression(chains=20, draws=60),
     "unknown R-hat": unknown_rhat,

@@ -85,7 +85,7 @@ def fit(
         write_report(facts, report)
     if json:
         write_json(json, result)
-    _tell(console, facts, result)
+    _tell(console, result)
     _end(console, model, out, report)
 
 
@@ -169,18 +169,18 @@ def _facts(model: Any, table: Any, test: np.ndarray) -> Any:
 
 
 def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
-    provenance = dict(facts.provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
-    return dict(name="fit", figures=figures_of(facts), table=[], provenance=provenance)
-
-
-def _tell(console: Console, facts: Any, result: dict[str, Any]) -> None:
     from langevin.report.verdict import judge
 
-    said = judge(facts)
-    colour = {"good": "green", "care": "yellow"}.get(said.level, "red")
-    console.print(f"\n[{colour}]{said.headline}[/{colour}]", highlight=False)
-    for sentence in said.sentences:
-        console.print(f"- {sentence}", highlight=False, markup=False)
+    provenance = dict(facts.provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
+    return dict(name="fit", figures=figures_of(facts), table=[], verdict=judge(facts).as_dict(), provenance=provenance)
+
+
+def _tell(console: Console, result: dict[str, Any]) -> None:
+    verdict = result["verdict"]
+    colour = {"good": "green", "care": "yellow"}.get(verdict["level"], "red")
+    console.print(f"\n[{colour}]{verdict['headline']}[/{colour}]", highlight=False)
+    for finding in verdict["findings"]:
+        console.print(f"- {finding['sentence']}", highlight=False, markup=False)
     table = Table("on rows not seen", "", box=None, pad_edge=False, header_style="bold")
     for name, value in result["figures"].items():
         table.add_row(name, f"{value:.4g}")

@@ -56,12 +56,15 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a model again."""
-    from langevin.report.folder import read_facts
+    from langevin.report.folder import read_data
+    from langevin.report.verdict import judge
 
-    facts, path = read_facts(model), out or model / "report.html"
+    facts, path = read_data(model), out or model / "report.html"
     write_report(facts, path)
     if json:
-        write_json(json, dict(name="report", figures=figures_of(facts), table=[], provenance=facts.provenance))
+        figures, verdict = figures_of(facts), judge(facts).as_dict()
+        body = dict(name="report", figures=figures, table=[], verdict=verdict, provenance=facts.provenance)
+        write_json(json, body)
     Console(quiet=quiet).print(f"report: {path}", highlight=False)
 
 
@@ -109,7 +112,7 @@ def figures_of(facts: Any) -> dict[str, float]:
     from langevin.report.scores import mixing, scores
 
     plain = lambda name: name.lower().replace(" ", "_").replace("_%", "").replace("90_coverage", "coverage90")
-    found = {plain(name): float(value) for name, value in scores(facts, facts.said).items()}
+    found = {plain(name): float(value) for name, value in scores(facts, facts.predictions).items()}
     mixed = mixing(facts.diagnosis)
     return found | dict(rhat=mixed.rhat, ess=mixed.bulk)
 

@@ -2,6 +2,7 @@
 
 from langevin.diagnostics.compare import difference, loo, lppd, waic
 from langevin.diagnostics.convergence import Diagnosis, diagnose, ess, mcse, rhat
+from langevin.diagnostics.findings import Finding, sentence
 from langevin.diagnostics.grid import data_kl, sample_kl
 from langevin.diagnostics.stein import ksd
 from langevin.diagnostics.uncertainty import entropies, variances
@@ -9,6 +10,7 @@ from langevin.diagnostics.virial_temperature import virial_temperature
 
 __all__ = [
     "Diagnosis",
+    "Finding",
     "data_kl",
     "diagnose",
     "difference",
@@ -20,6 +22,7 @@ __all__ = [
     "mcse",
     "rhat",
     "sample_kl",
+    "sentence",
     "variances",
     "virial_temperature",
     "waic",

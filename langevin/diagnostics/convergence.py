@@ -32,9 +32,12 @@ from scipy.special import logsumexp, ndtri
 from scipy.stats import rankdata
 
 from langevin.core.moments import effective
+from langevin.diagnostics.findings import Finding, sentence
 
 BLOCK = 2**21  # numbers worked on at a time: bounds memory when a quantity has very many entries
 RHAT, ESS = 1.01, 100  # Vehtari et al. (2021): R̂ below the one, bulk ESS of every chain above the other
+ACCEPTANCE = 0.15, 0.99  # mean acceptance below the one or above the other is told
+LEAST = 4  # draws that halves of a chain need to have a variance
 
 
 def rhat(x) -> np.ndarray:
@@ -69,9 +72,9 @@ def mcse(x) -> np.ndarray:
 def _blockwise(x, statistic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Apply `statistic`: (chain, draw, k) → (k,) to blocks of trailing entries."""
     x = np.asarray(x)
-    if x.ndim < 2 or x.shape[0] < 1 or x.shape[1] < 4:
+    if x.ndim < 2 or x.shape[0] < 1 or x.shape[1] < LEAST:
         raise ValueError(
-            f"Draws have shape {x.shape}: (chain, draw, …) with at least 4 draws is needed; "
+            f"Draws have shape {x.shape}: (chain, draw, …) with at least {LEAST} draws is needed; "
             "for a single chain pass x[None]."
         )
     flat = x.reshape(*x.shape[:2], int(np.prod(x.shape[2:])))
@@ -107,7 +110,7 @@ def _rhat(x: np.ndarray) -> np.ndarray:
 
 
 class Diagnosis(NamedTuple):
-    """What the chains are worth, in numbers and in words.
+    """What the chains are worth, in numbers.
 
     rhat: name of a quantity → R̂ of each of its entries
     ess_bulk: name → effective draws for centres (mean, median)
@@ -115,7 +118,7 @@ class Diagnosis(NamedTuple):
     n_grad: gradients that all chains took, their draws used or not; None when not recorded
     ess_per_grad: name → the worst entry's bulk ESS for one gradient
     divergent: chains left out because they diverged
-    warnings: what is wrong, by how much, and what to do
+    findings: what is wrong, by how much
     """
 
     rhat: dict[str, np.ndarray]
@@ -124,7 +127,20 @@ class Diagnosis(NamedTuple):
     n_grad: int | None
     ess_per_grad: dict[str, float]
     divergent: tuple[int, ...]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The findings in words: what is wrong, by how much, and what to do."""
+        return tuple(map(sentence, self.findings))
+
+    def __repr__(self) -> str:
+        row = lambda name: (
+            f"{name}: R-hat {_worst(np.max, self.rhat[name]):.3f}, bulk ESS {_worst(np.min, self.ess_bulk[name]):.0f}, "
+            f"tail ESS {_worst(np.min, self.ess_tail[name]):.0f}"
+        )
+        codes = ", ".join(f.code for f in self.findings) or "none"
+        return f"Diagnosis({'; '.join([*map(row, self.rhat), f'findings: {codes}'])})"
 
 
 def diagnose(quantities: Mapping[str, Any], info=None) -> Diagnosis:
@@ -140,25 +156,25 @@ def diagnose(quantities: Mapping[str, Any], info=None) -> Diagnosis:
     if len(set(shapes.values())) != 1 or any(len(shape) < 2 for shape in shapes.values()):
         raise ValueError(f"Quantities need one (chain, draw) shape but have {shapes}: pass draws unpooled.")
 
-    chains, draws, divergent, warnings = _collected(arrays, info)
+    chains, draws, divergent, findings = _collected(arrays, info)
     n_grad = None if info is None else int(np.sum(info.n_grad))
-    if len(chains) == 0 or len(draws) < 4:
-        warnings.append(f"{len(chains)} chains of {len(draws)} draws are left: too few to judge; draw more.")
-        return Diagnosis({}, {}, {}, n_grad, {}, divergent, tuple(warnings))
+    if len(chains) == 0 or len(draws) < LEAST:
+        few = Finding("too_few_draws", value=len(draws), limit=LEAST, details=dict(chains=len(chains)))
+        return Diagnosis({}, {}, {}, n_grad, {}, divergent, (*findings, few))
 
     kept = {name: x[np.ix_(chains, draws)] for name, x in arrays.items()}
     rhats = {name: rhat(x) for name, x in kept.items()}
     bulk = {name: ess(x, "bulk") for name, x in kept.items()}
     tail = {name: ess(x, "tail") for name, x in kept.items()}
     per_grad = {name: _worst(np.min, value) / n_grad for name, value in bulk.items()} if n_grad else {}
-    warnings += _stuck(kept, chains) + _mixing(rhats, bulk, len(chains))
+    findings += _stuck(kept, chains) + _mixing(rhats, bulk, len(chains))
     if info is not None:
-        warnings += _acceptance(np.asarray(info.acceptance)[np.ix_(chains, draws)])
-    return Diagnosis(rhats, bulk, tail, n_grad, per_grad, divergent, tuple(warnings))
+        findings += _acceptance(np.asarray(info.acceptance)[np.ix_(chains, draws)])
+    return Diagnosis(rhats, bulk, tail, n_grad, per_grad, divergent, tuple(findings))
 
 
-def _collected(arrays, info) -> tuple[np.ndarray, np.ndarray, tuple[int, ...], list[str]]:
-    """The chains and draws to judge by, the chains that diverged, and what to say of them."""
+def _collected(arrays, info) -> tuple[np.ndarray, np.ndarray, tuple[int, ...], list[Finding]]:
+    """The chains and draws to judge by, the chains that diverged, and what was found of them."""
     shape = next(iter(arrays.values())).shape[:2]
     log_weight = np.zeros(shape) if info is None else np.asarray(info.log_weight)
     ok = np.ones(shape, bool) if info is None else np.asarray(info.ok)
@@ -172,29 +188,20 @@ def _collected(arrays, info) -> tuple[np.ndarray, np.ndarray, tuple[int, ...], l
     divergent = tuple(int(c) for c in np.flatnonzero(~healthy))
     chains = np.flatnonzero(healthy & collected)
 
-    warnings = []
+    findings = []
     if divergent:
-        warnings.append(
-            f"{len(divergent)} of {shape[0]} chains diverged and are left out (number {_list(divergent)}, "
-            "counted from 0): lower the step size, or start nearer the mode."
+        findings.append(
+            Finding("diverged", chains=divergent, value=len(divergent), limit=0.0, details=dict(of=shape[0]))
         )
     weights = log_weight[np.ix_(chains, draws)]
     if weights.size and np.ptp(weights[weights > -np.inf]) + np.isneginf(weights).any() > 1e-6:
         size = np.exp(2 * logsumexp(weights) - logsumexp(2 * weights))
-        warnings.append(
-            "Draws have unequal weights, which R-hat and ESS leave aside: the weights alone make "
-            f"{weights.size} draws worth {size:.0f}; if that is few, draw more."
-        )
-    return chains, draws, divergent, warnings
+        findings.append(Finding("unequal_weights", value=float(size), details=dict(draws=weights.size)))
+    return chains, draws, divergent, findings
 
 
-def _mixing(rhats, bulk, n_chains: int) -> list[str]:
-    warnings = []
-    if n_chains == 1:
-        warnings.append(
-            "There is one chain: R-hat compares its two halves only, and cannot see a mode never visited; "
-            "run 4 chains or more."
-        )
+def _mixing(rhats, bulk, n_chains: int) -> list[Finding]:
+    findings = [Finding("one_chain", value=1, limit=2)] if n_chains == 1 else []
     worst = {name: _worst(np.max, value) for name, value in rhats.items()}
     least = {name: _worst(np.min, value) for name, value in bulk.items()}
     unmixed = {name for name in worst if worst[name] > RHAT}
@@ -203,52 +210,39 @@ def _mixing(rhats, bulk, n_chains: int) -> list[str]:
     predictions = {name for name in worst if name.startswith("predictions")}
     weights = {name for name in unmixed | few if name.startswith("weights")}
     if weights and predictions and not predictions & (unmixed | few):
-        warnings.append(
-            f"R-hat of {_list(sorted(weights))} is {max(worst[name] for name in weights):.3f}, that of the "
-            f"predictions {max(worst[name] for name in predictions):.3f}: the weights of a network need not "
-            "mix (hidden units trade places); judge by the predictions."
+        largest = {"predictions": max(worst[name] for name in predictions)}
+        value = max(worst[name] for name in weights)
+        findings.append(
+            Finding("weights_unmixed", names=tuple(sorted(weights)), value=value, limit=RHAT, details=largest)
         )
         unmixed, few = unmixed - weights, few - weights
     if unmixed:
         name = max(unmixed, key=lambda name: worst[name])
-        warnings.append(
-            f"R-hat of {_list(sorted(unmixed))} is above {RHAT} (worst {worst[name]:.3f}, of {name}): the "
-            "chains disagree; run or warm up longer."
-        )
+        details = dict(worst=name)
+        findings.append(Finding("rhat", "care", tuple(sorted(unmixed)), (), worst[name], RHAT, details))
     if few:
         name = min(few, key=lambda name: least[name])
-        warnings.append(
-            f"Bulk ESS of {_list(sorted(few))} is below {ESS} for each chain (worst {least[name]:.0f} from "
-            f"{n_chains} chains, of {name}): means and R-hat are uncertain; draw more."
-        )
-    return warnings
+        details = dict(worst=name, chains=n_chains)
+        findings.append(Finding("ess_bulk", "care", tuple(sorted(few)), (), least[name], ESS * n_chains, details))
+    return findings
 
 
-def _stuck(kept, chains) -> list[str]:
+def _stuck(kept, chains) -> list[Finding]:
     places: dict[tuple[int, ...], list[str]] = {}
     for name, x in kept.items():
         still = (x == x[:, :1]).reshape(len(chains), -1).all(axis=1)
         if still.any():
             places.setdefault(tuple(int(c) for c in chains[still]), []).append(name)
-    return [
-        f"{len(stuck)} chains never moved (number {_list(stuck)}, counted from 0; variance zero in "
-        f"{_list(names)}): all proposals were rejected, so lower the step size, or steps were far too small."
-        for stuck, names in places.items()
-    ]
+    return [Finding("never_moved", names=tuple(names), chains=stuck) for stuck, names in places.items()]
 
 
-def _acceptance(acceptance: np.ndarray) -> list[str]:
-    mean = acceptance.mean()
-    if (acceptance == 1).all() or not (mean < 0.15 or mean > 0.99):
+def _acceptance(acceptance: np.ndarray) -> list[Finding]:
+    mean, (low, high) = float(acceptance.mean()), ACCEPTANCE
+    if (acceptance == 1).all() or not (mean < low or mean > high):
         return []
-    advice = "too few moves are taken; lower" if mean < 0.15 else "moves are needlessly small; raise"
-    return [f"Mean acceptance is {mean:.3f}: {advice} the step size."]
+    return [Finding("acceptance", value=mean, limit=low if mean < low else high)]
 
 
 def _worst(reduce, values: np.ndarray) -> float:
     values = values[~np.isnan(values)]
     return float(reduce(values)) if values.size else float("nan")
-
-
-def _list(things) -> str:
-    return ", ".join(map(str, things))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from langevin.diagnostics import calibration as cal
-from langevin.report.facts import Facts
-from langevin.report.markup import count, esc, number, pair, percent, percents, scroll, section, several, short, table
+from langevin.report.data import ReportData
+from langevin.report.markup import esc, pair, scroll, section, table
+from langevin.report.numbers import count, number, percent, percents, several, short
 from langevin.report.plot import Axis, Chart, spread
 from langevin.report.scores import average, chance, chance_of
 
@@ -17,8 +18,8 @@ CALIBRATED = 30  # classes drawn in the calibration of each class
 NAME = 14  # letters of a class name on an axis
 
 
-def calibration(facts: Facts) -> str:
-    p = average(facts.said)
+def calibration(facts: ReportData) -> str:
+    p = average(facts.predictions)
     found = cal.reliability(facts.y, p, bins=10 if len(facts.y) < 1000 else 15)
     full = found.size > 0
     sure, right, size = found.confidence[full], found.accuracy[full], found.size[full]
@@ -53,13 +54,13 @@ def calibration(facts: Facts) -> str:
     )
 
 
-def _least(facts: Facts) -> float:
+def _least(facts: ReportData) -> float:
     """The least confidence that an axis must show, a round number below 1/classes."""
     return float(np.floor(10 / len(facts.classes or "ab")) / 10)
 
 
-def coverage(facts: Facts) -> str:
-    p = average(facts.said)
+def coverage(facts: ReportData) -> str:
+    p = average(facts.predictions)
     sure, right = p.max(axis=1), p.argmax(axis=1) == facts.y
     edges = np.linspace(_least(facts), 1, 11)
     step = edges[1] - edges[0]
@@ -82,7 +83,7 @@ def coverage(facts: Facts) -> str:
     )
 
 
-def _confusion(facts: Facts, said: np.ndarray) -> str:
+def _confusion(facts: ReportData, said: np.ndarray) -> str:
     names = facts.classes or ()
     k = len(names)
     tally = np.zeros((k, k), int)
@@ -116,8 +117,8 @@ def _mistakes(names, tally: np.ndarray) -> str:
     return table(head, rows, f"The most frequent mistakes among {len(names)} classes", text=(0, 1))
 
 
-def pit(facts: Facts) -> str:
-    p, names = average(facts.said), facts.classes or ()
+def pit(facts: ReportData) -> str:
+    p, names = average(facts.predictions), facts.classes or ()
     share = np.bincount(facts.y, minlength=len(names)) / len(facts.y)
     stated, ranges = p.mean(axis=0), np.array([chance_of(p[:, k]) for k in range(len(names))])
     off = np.abs(share - stated) / np.maximum(ranges[:, 1] - ranges[:, 0], 1e-12)
@@ -152,14 +153,14 @@ def _judged(share: float, by_chance) -> str:
     return "too seldom" if share > high + 1e-9 else "too often" if share < low - 1e-9 else "as stated"
 
 
-def predictions(facts: Facts) -> str:
-    p = average(facts.said)
+def predictions(facts: ReportData) -> str:
+    p = average(facts.predictions)
     said, sure = p.argmax(axis=1), p.max(axis=1)
     right = said == facts.y
     order = np.argsort(sure, kind="stable")
     rows = order[spread(len(order), ROWS)]
     at = np.arange(1, len(rows) + 1)
-    own = np.asarray(facts.said.proba)[:, rows, said[rows]]
+    own = np.asarray(facts.predictions.proba)[:, rows, said[rows]]
     low, high = np.quantile(own, [0.05, 0.95], axis=0)
     chart = Chart(
         "Test rows sorted by confidence",

@@ -12,7 +12,7 @@ from langevin.core import document
 from langevin.core.files import StoreError
 from langevin.diagnostics import calibration, compare
 from langevin.report import evidence
-from langevin.report.facts import Facts
+from langevin.report.data import ReportData
 from langevin.report.scores import row_nll
 
 ROWS = 5000  # training rows that are scored, at most
@@ -21,11 +21,11 @@ WIDE = 0.4  # variance of a row's log likelihood above which WAIC is not
 DOCUMENT = "scores"
 
 
-def write(folder: Path, facts: Facts, estimator: Any, X: Any, y: np.ndarray) -> None:
+def write(folder: Path, facts: ReportData, estimator: Any, X: Any, y: np.ndarray) -> None:
     """Scores of every row, for `compared`."""
-    found: dict[str, Any] = dict(nll=-row_nll(facts, facts.said), test=evidence.fingerprint(facts.y))
+    found: dict[str, Any] = dict(nll=-row_nll(facts, facts.predictions), test=evidence.fingerprint(facts.y))
     if facts.task == "regression":
-        found["crps"] = -calibration.crps_mixture(facts.y, facts.said.mean, facts.said.std, each=True)
+        found["crps"] = -calibration.crps_mixture(facts.y, facts.predictions.mean, facts.predictions.std, each=True)
     index = np.linspace(0, len(y) - 1, min(ROWS, len(y))).round().astype(int)
     each = estimator.log_likelihood(X.iloc[index], y[index])
     found |= dict(waic=compare.waic(each), variance=np.var(each, axis=0), train=evidence.fingerprint(y))

@@ -15,8 +15,9 @@ import numpy as np
 
 from langevin.core import document
 from langevin.core.files import StoreError
-from langevin.report.facts import Facts
-from langevin.report.markup import MINUS, UNKNOWN, count, listed, number, pair, section, several, short, table, words
+from langevin.report.data import ReportData
+from langevin.report.markup import listed, pair, section, table, words
+from langevin.report.numbers import MINUS, UNKNOWN, count, number, several, short
 from langevin.report.plot import Axis, Chart
 
 DOCUMENT = "evidence"
@@ -147,7 +148,7 @@ def _known(row: dict[str, Any]) -> bool:
 # --- the section ------------------------------------------------------------------------------------------------------
 
 
-def evidence(facts: Facts) -> str:
+def evidence(facts: ReportData) -> str:
     title = "Evidence"
     weighed = [entry for entry in facts.evidence if any(row.get("log_z") is not None for row in entry["table"])]
     if not weighed:

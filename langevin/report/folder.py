@@ -1,7 +1,7 @@
 """A model in its folder: what the estimator saves, and beside it
 
     fit.json                  what it was fitted to
-    facts.json, facts.npz     what its report is made of
+    report.json, report.npz   what its report is made of
     scores.json, scores.npz   scores of every row, for `langevin compare`
     evidence.json             what `langevin evidence` found
 
@@ -22,17 +22,17 @@ import numpy as np
 from langevin.core import document
 from langevin.core.files import Lock, StoreError, remove, write_file
 from langevin.report import comparison, evidence
-from langevin.report.facts import Facts
+from langevin.report.data import ReportData
 
-FIT, FACTS = "fit", "facts"
+FIT, DATA = "fit", "report"
 
 
-def save(folder: Path, model: Any, facts: Facts, told: dict[str, Any], train: tuple[Any, np.ndarray]) -> None:
+def save(folder: Path, model: Any, facts: ReportData, told: dict[str, Any], train: tuple[Any, np.ndarray]) -> None:
     """The whole model. told: what it was fitted to. What `langevin evidence` found of the one before stays."""
 
     def write(new: Path) -> None:
         model.save(new)
-        document.save(new, FACTS, _short(facts))
+        document.save(new, DATA, _short(facts))
         comparison.write(new, facts, model, *train)
         if document.exists(folder, evidence.DOCUMENT):  # it is of the model and its data, not of its draws
             shutil.copy2(folder / f"{evidence.DOCUMENT}.json", new)
@@ -79,13 +79,13 @@ def lock(folder: Path) -> Lock:
     return Lock(_beside(folder, ".lock"), f"the folder {folder}")
 
 
-def read_facts(folder: Path) -> Facts:
+def read_data(folder: Path) -> ReportData:
     """What the report of a model is made of, with what `langevin evidence` found."""
-    if not document.exists(folder, FACTS):
-        raise StoreError(f"report: {folder} holds no facts; `langevin fit --out` writes them.")
-    found = document.load(folder, FACTS)
-    if not isinstance(found, Facts):
-        raise StoreError(f"report: {folder / FACTS}.json holds no facts; fit the model again.")
+    if not document.exists(folder, DATA):
+        raise StoreError(f"report: {folder} holds no data of a report; `langevin fit --out` writes them.")
+    found = document.load(folder, DATA)
+    if not isinstance(found, ReportData):
+        raise StoreError(f"report: {folder / DATA}.json holds no data of a report; fit the model again.")
     return dataclasses.replace(_long(found), evidence=evidence.read(folder))
 
 

@@ -17,7 +17,7 @@ from langevin.core.serialize import Unstored
 from langevin.core.types import Law
 from langevin.diagnostics.convergence import diagnose
 from langevin.estimators.network import NetworkEstimator
-from langevin.report.facts import Facts, Said
+from langevin.report.data import Predictions, ReportData
 
 ROWS = 2000  # test rows a report looks at, at most
 FOLLOWED = 3  # of them, followed through the chains
@@ -26,27 +26,27 @@ WATCHED = 50  # of them, whose convergence is judged
 
 def gather(
     estimator: NetworkEstimator, X: Any, y: np.ndarray, *, name: str, target: str, notes: tuple[str, ...] = ()
-) -> Facts:
-    """Facts about an estimator, judged on rows (X, y) it has not seen."""
+) -> ReportData:
+    """ReportData about an estimator, judged on rows (X, y) it has not seen."""
     posterior, classes = estimator.posterior_, getattr(estimator, "classes_", None)
     random = np.random.default_rng(0)
     n_all, index = len(y), np.sort(random.permutation(len(y))[:ROWS])
     X, y = _rows(X, index), np.asarray(y)[index]
     y = y.astype(float) if classes is None else np.searchsorted(classes, y)
-    said = Said(**estimator.predictive(X))
+    said = Predictions(**estimator.predictive(X))
     watched = _rows(X, np.linspace(0, len(y) - 1, min(WATCHED, len(y))).round().astype(int))
     followed = estimator.followed(watched)
     info = posterior.info
     law, name_of, shown, references = _kernel(posterior.kernel)
     audit = _audit(name_of)
-    return Facts(
+    return ReportData(
         name=name,
         task=estimator.task,
         target=target,
         classes=None if classes is None else tuple(map(str, classes)),
         y=y,
-        said=said,
-        start=Said(**estimator.predictive(X, start=True)),
+        predictions=said,
+        start=Predictions(**estimator.predictive(X, start=True)),
         data=_data(estimator, n_all),
         model=_model(estimator, shown),
         notes=(*notes, *estimator.columns_.notes()),

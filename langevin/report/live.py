@@ -11,7 +11,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from langevin.report.facts import Facts
+from langevin.report.data import ReportData
 from langevin.report.markup import esc
 from langevin.report.page import body, shell
 
@@ -47,7 +47,7 @@ class Live:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server.server_address[1]}/"
 
-    def show(self, facts: Facts) -> None:
+    def show(self, facts: ReportData) -> None:
         """The report as it stands."""
         self._tell(body(facts))
 

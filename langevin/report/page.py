@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib import resources
 
 from langevin.report import classification, regression, sampling, sections
+from langevin.report.data import ReportData
 from langevin.report.evidence import evidence
-from langevin.report.facts import Facts
-from langevin.report.markup import SPACE, count, esc, number, percent, percents, rhat_words, section, several, short
+from langevin.report.markup import esc, section
+from langevin.report.numbers import SPACE, count, number, percent, percents, rhat_words, several, short
 from langevin.report.scores import COVERAGE, chains_and_draws, chance, mixing, scores
 from langevin.report.verdict import Verdict, judge
 
@@ -42,14 +43,14 @@ ABOUT = {
 }
 
 
-def page(facts: Facts) -> str:
+def page(facts: ReportData) -> str:
     """The whole report as HTML."""
     return shell(facts.name, body(facts))
 
 
-def body(facts: Facts) -> str:
+def body(facts: ReportData) -> str:
     """What the report shows: header, contents and sections."""
-    own = scores(facts, facts.said)
+    own = scores(facts, facts.predictions)
     start = None if facts.start is None else scores(facts, facts.start)
     of_task = regression if facts.task == "regression" else classification
     parts = [
@@ -90,7 +91,7 @@ def shell(name: str, inside: str, *, script: str = "") -> str:
     )
 
 
-def _header(facts: Facts) -> str:
+def _header(facts: ReportData) -> str:
     chains, draws = chains_and_draws(facts)
     task = {"regression": "Regression", "classification": f"Classification in {len(facts.classes or ())} classes"}
     told = (
@@ -100,13 +101,13 @@ def _header(facts: Facts) -> str:
     return f'<header><p class="kicker">langevin report</p><h1>{esc(facts.name)}</h1><p>{told}</p></header>'
 
 
-def _contents(facts: Facts) -> str:
+def _contents(facts: ReportData) -> str:
     names = SHORT if facts.task == "regression" else SHORT | IN_CLASSES
     links = "".join(f'<li><a href="#{name}">{words}</a></li>' for name, words in names.items())
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
-def _verdict(facts: Facts, verdict: Verdict, own: dict[str, float]) -> str:
+def _verdict(facts: ReportData, verdict: Verdict, own: dict[str, float]) -> str:
     word, mark = MARKS[verdict.level]
     icon = f'<svg class="mark" viewBox="0 0 24 24" aria-hidden="true">{mark}</svg>'
     said = "".join(f"<li>{esc(sentence.replace('R-hat', 'R̂'))}</li>" for sentence in verdict.sentences)
@@ -119,7 +120,7 @@ def _verdict(facts: Facts, verdict: Verdict, own: dict[str, float]) -> str:
     return section("verdict", "Verdict", lead, body, _tiles(facts, own))
 
 
-def _tiles(facts: Facts, own: dict[str, float]) -> str:
+def _tiles(facts: ReportData, own: dict[str, float]) -> str:
     target = short(facts.target, TARGET)
     about = {**ABOUT, "RMSE": f"of {target}", "CRPS": f"of {target}, lower is better"}
     tiles = []

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from langevin.report.markup import MINUS, RAISED, SPACE, esc
+from langevin.report.markup import esc
+from langevin.report.numbers import MINUS, RAISED, SPACE
 
 WIDTH, HEIGHT = 480, 300
 LETTER = 10.5  # the widest digit at the largest text size that style.css sets, in units of the viewBox

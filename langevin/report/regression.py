@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from langevin.diagnostics import calibration as cal
-from langevin.report.facts import Facts
-from langevin.report.markup import count, number, pair, percent, percents, section, short, table, words
+from langevin.report.data import ReportData
+from langevin.report.markup import pair, section, table, words
+from langevin.report.numbers import count, number, percent, percents, short
 from langevin.report.plot import Axis, Chart, spread
 from langevin.report.scores import centred, chance
 
@@ -17,9 +18,9 @@ ROWS = 150  # drawn of the test rows
 WIDE_ROWS, WIDE_DRAWS = 400, 256  # quantiles of mixtures are found by bisection: of so many at most
 
 
-def calibration(facts: Facts) -> str:
+def calibration(facts: ReportData) -> str:
     n, share = len(facts.y), np.linspace(0, 1, 41)
-    found = cal.calibration_curve(centred(facts, facts.said), share)
+    found = cal.calibration_curve(centred(facts, facts.predictions), share)
     low, high = np.transpose([chance(n, p) for p in share])
     chart = Chart(
         "Stated and observed probability",
@@ -57,8 +58,8 @@ def calibration(facts: Facts) -> str:
     )
 
 
-def coverage(facts: Facts) -> str:
-    n, inside = len(facts.y), centred(facts, facts.said)
+def coverage(facts: ReportData) -> str:
+    n, inside = len(facts.y), centred(facts, facts.predictions)
     low, high = bounds(facts, spread(n, WIDE_ROWS), LEVELS)
     width = (high - low).mean(axis=1)
     shares, ranges = [float(np.mean(inside <= p)) for p in LEVELS], [chance(n, p) for p in LEVELS]
@@ -95,15 +96,15 @@ def _judged(share: float, by_chance: tuple[float, float]) -> str:
     return "too narrow" if share < low - 1e-9 else "too wide" if share > high + 1e-9 else "as stated"
 
 
-def bounds(facts: Facts, rows: np.ndarray, levels) -> tuple[np.ndarray, np.ndarray]:
+def bounds(facts: ReportData, rows: np.ndarray, levels) -> tuple[np.ndarray, np.ndarray]:
     """Central intervals of some test rows, (level, row)."""
-    mean, std = np.broadcast_arrays(np.asarray(facts.said.mean), np.asarray(facts.said.std))
+    mean, std = np.broadcast_arrays(np.asarray(facts.predictions.mean), np.asarray(facts.predictions.std))
     draws = spread(len(mean), WIDE_DRAWS)
     return cal.intervals(mean[draws][:, rows], std[draws][:, rows], levels)
 
 
-def pit(facts: Facts) -> str:
-    n, found = len(facts.y), cal.pit(facts.y, facts.said.mean, facts.said.std)
+def pit(facts: ReportData) -> str:
+    n, found = len(facts.y), cal.pit(facts.y, facts.predictions.mean, facts.predictions.std)
     many = 10 if n < 400 else 20
     edges = np.linspace(0, 1, many + 1)
     share = np.histogram(found, edges)[0] / n
@@ -134,8 +135,8 @@ def pit(facts: Facts) -> str:
     )
 
 
-def predictions(facts: Facts) -> str:
-    mean, y = facts.said.mean.mean(axis=0), facts.y
+def predictions(facts: ReportData) -> str:
+    mean, y = facts.predictions.mean.mean(axis=0), facts.y
     order = np.argsort(mean, kind="stable")
     rows = order[spread(len(order), ROWS)]
     low, high = bounds(facts, rows, (0.5, 0.9))

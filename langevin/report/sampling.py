@@ -9,8 +9,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from langevin.diagnostics.convergence import ESS, RHAT
-from langevin.report.facts import Facts
-from langevin.report.markup import count, esc, number, pair, rhat_words, section, several, short, table, words
+from langevin.report.data import ReportData
+from langevin.report.markup import esc, pair, section, table, words
+from langevin.report.numbers import count, number, rhat_words, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
 from langevin.report.scores import mixing
 
@@ -28,7 +29,7 @@ LAWS = {
 }
 
 
-def chains(facts: Facts) -> str:
+def chains(facts: ReportData) -> str:
     drawn = [_quantity(facts, name, np.asarray(x, float)) for name, x in facts.chains.items() if np.size(x)]
     n = max((len(x) for x in facts.chains.values()), default=0)
     some = f" {CHAINS} of {count(n)} chains are drawn; the table uses all." if n > CHAINS else ""
@@ -47,7 +48,7 @@ def chains(facts: Facts) -> str:
     )
 
 
-def _quantity(facts: Facts, name: str, x: np.ndarray) -> str:
+def _quantity(facts: ReportData, name: str, x: np.ndarray) -> str:
     good = [c for c in range(len(x)) if c not in facts.diagnosis.divergent and np.isfinite(x[c]).all()]
     if not good:
         return words(f"No chain of {name} is left to draw.")
@@ -91,7 +92,7 @@ def _ranks(name: str, x: np.ndarray, good: list[int], shown: list[int]) -> Chart
     return chart
 
 
-def _mixing_table(facts: Facts) -> str:
+def _mixing_table(facts: ReportData) -> str:
     diagnosis = facts.diagnosis
     if not diagnosis.rhat:
         return words("R̂ and ESS are not known: there are too few chains or draws to judge.")
@@ -121,7 +122,7 @@ def _whole(x: float) -> str:
     return count(round(x)) if np.isfinite(x) else number(x)
 
 
-def energy(facts: Facts) -> str:
+def energy(facts: ReportData) -> str:
     title = "Energy error"
     error = None if facts.energy_error is None else np.asarray(facts.energy_error, float)
     good = [] if error is None else [c for c in range(len(error)) if c not in facts.diagnosis.divergent]
@@ -161,7 +162,7 @@ def energy(facts: Facts) -> str:
     )
 
 
-def audit(facts: Facts) -> str:
+def audit(facts: ReportData) -> str:
     law = facts.law.strip()
     parts = [words(f"It states: {law}.".replace("..", "."))] if law else []
     if facts.audit:

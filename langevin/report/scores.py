@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 
 from langevin.diagnostics import calibration as cal
 from langevin.diagnostics.convergence import Diagnosis
-from langevin.report.facts import Facts, Said
+from langevin.report.data import Predictions, ReportData
 
 PAIRS = 1e8  # CRPS takes draws² · rows evaluations: draws are thinned above this
 COVERAGE = "90 % coverage"
@@ -17,7 +17,7 @@ BETTER = {"RMSE": -1, "NLL": -1, "CRPS": -1, COVERAGE: 0, "Accuracy": 1, "Brier"
 """Which way a score is better: −1 lower, 1 higher, 0 nearer to what was stated."""
 
 
-def scores(facts: Facts, said: Said) -> dict[str, float]:
+def scores(facts: ReportData, said: Predictions) -> dict[str, float]:
     """Scores of the test rows by name, in the order they are shown."""
     y = facts.y
     if facts.task == "regression":
@@ -37,12 +37,12 @@ def scores(facts: Facts, said: Said) -> dict[str, float]:
     }
 
 
-def average(said: Said) -> np.ndarray:
+def average(said: Predictions) -> np.ndarray:
     """Probabilities averaged over draws, (n, class)."""
     return np.asarray(said.proba, float).mean(axis=0)
 
 
-def centred(facts: Facts, said: Said) -> np.ndarray:
+def centred(facts: ReportData, said: Predictions) -> np.ndarray:
     """The probability of the smallest central interval that holds each observed value, |2 PIT − 1|.
 
     A value lies inside the central interval of probability p when this is at most p: coverage at every level from one
@@ -51,7 +51,7 @@ def centred(facts: Facts, said: Said) -> np.ndarray:
     return np.abs(2 * cal.pit(facts.y, said.mean, said.std) - 1)
 
 
-def row_nll(facts: Facts, said: Said) -> np.ndarray:
+def row_nll(facts: ReportData, said: Predictions) -> np.ndarray:
     """Negative log score of each test row; finite, also where a label was held impossible."""
     if facts.task == "regression":
         return cal.nll_gaussian(facts.y, said.mean, said.std, each=True)
@@ -66,11 +66,11 @@ class Gap(NamedTuple):
     stderr: float
 
 
-def gap(facts: Facts) -> Gap | None:
+def gap(facts: ReportData) -> Gap | None:
     """How much worse (above 0) or better the posterior is than the deep ensemble it started from."""
     if facts.start is None:
         return None
-    d = row_nll(facts, facts.said) - row_nll(facts, facts.start)
+    d = row_nll(facts, facts.predictions) - row_nll(facts, facts.start)
     stderr = float(d.std(ddof=1) / np.sqrt(len(d))) if len(d) > 1 else float("nan")
     return Gap(float(d.mean()), stderr)
 
@@ -108,8 +108,8 @@ def mixing(diagnosis: Diagnosis, prefix: str = "predictions") -> Mixing:
     return Mixing(known(rhat, np.max), known(bulk, np.min), known(tail, np.min), rhat.size, int(np.isnan(rhat).sum()))
 
 
-def chains_and_draws(facts: Facts) -> tuple[int, int]:
+def chains_and_draws(facts: ReportData) -> tuple[int, int]:
     """Chains, those that diverged among them, and draws of each."""
     shapes = [np.shape(x)[:2] for x in facts.chains.values()]
-    n, draws = shapes[0] if shapes else (0, len(next(v for v in (facts.said.mean, facts.said.proba) if v is not None)))
+    n, draws = shapes[0] if shapes else (0, len(facts.predictions))
     return max(n, 1 + max(facts.diagnosis.divergent, default=-1)), draws

@@ -5,22 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from langevin.diagnostics.uncertainty import Split, entropies, variances
-from langevin.report.facts import Facts
-from langevin.report.markup import (
-    MINUS,
-    count,
-    definitions,
-    esc,
-    listed,
-    number,
-    pair,
-    percent,
-    section,
-    several,
-    short,
-    table,
-    words,
-)
+from langevin.report.data import ReportData
+from langevin.report.markup import definitions, esc, listed, pair, section, table, words
+from langevin.report.numbers import MINUS, count, number, percent, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
 from langevin.report.scores import BETTER, COVERAGE, average, gap, row_nll
 
@@ -30,23 +17,23 @@ ROWS = 150  # drawn of the test rows
 STDERRS = 2.0  # a difference of more is called clear
 
 
-def data(facts: Facts) -> str:
+def data(facts: ReportData) -> str:
     parts = [pair(definitions(facts.data, "Data"), definitions(facts.model, "Model"))]
     if facts.notes:
         parts.append("<h3>What was done to the data</h3>" + listed(facts.notes))
     return section("data", "Data and model", "What was learnt from, and what was fitted to it.", *parts)
 
 
-def uncertainty(facts: Facts) -> str:
+def uncertainty(facts: ReportData) -> str:
     regression = facts.task == "regression"
     if regression:
-        split, key = variances(facts.said.mean, facts.said.std), facts.said.mean.mean(axis=0)
+        split, key = variances(facts.predictions.mean, facts.predictions.std), facts.predictions.mean.mean(axis=0)
         rows_label, whole = "Test rows, from the lowest prediction to the highest", "variance"
         noise, about = "noise in the data (aleatoric)", "Noise in the data (aleatoric) stays however much is learnt."
     else:
-        proba = np.asarray(facts.said.proba)
+        proba = np.asarray(facts.predictions.proba)
         draws = spread(len(proba), max(64, NUMBERS // proba[0].size))
-        split, key = entropies(proba[draws]), average(facts.said).max(axis=1)
+        split, key = entropies(proba[draws]), average(facts.predictions).max(axis=1)
         rows_label, whole = "Test rows, from the least sure to the surest", "entropy"
         noise, about = (
             "classes overlap (aleatoric)",
@@ -95,7 +82,7 @@ def _epistemic_share(split: Split, whole: str) -> tuple[float, Chart]:
     )
 
 
-def ensemble(facts: Facts, own: dict[str, float], other: dict[str, float] | None) -> str:
+def ensemble(facts: ReportData, own: dict[str, float], other: dict[str, float] | None) -> str:
     title = "Compared with the deep ensemble"
     if facts.start is None or other is None:
         return section(
@@ -103,7 +90,7 @@ def ensemble(facts: Facts, own: dict[str, float], other: dict[str, float] | None
         )
     rows = [(name, *_compared(name, own[name], other[name])) for name in own]
     head = ("Score", "Posterior", "Ensemble", "Difference", "Better")
-    found, d = gap(facts), row_nll(facts, facts.said) - row_nll(facts, facts.start)
+    found, d = gap(facts), row_nll(facts, facts.predictions) - row_nll(facts, facts.start)
     assert found is not None
     clear = abs(found.mean) > STDERRS * found.stderr
     verb = ("lower" if found.mean < 0 else "higher") if clear else "not clearly different"
@@ -122,7 +109,7 @@ def ensemble(facts: Facts, own: dict[str, float], other: dict[str, float] | None
     left = edges[:-1] < -1e-12 * np.ptp(edges)
     chart.bars(edges[:-1][left], edges[1:][left], size[left], "a", f"posterior better ({count(int((d < 0).sum()))})")
     chart.bars(edges[:-1][~left], edges[1:][~left], size[~left], "b", f"ensemble better ({count(int((d > 0).sum()))})")
-    members = len(next(v for v in (facts.start.mean, facts.start.proba) if v is not None))
+    members = len(facts.start)
     return section(
         "ensemble",
         title,
@@ -143,7 +130,7 @@ def _compared(name: str, own: float, other: float) -> tuple[str, str, str, str]:
     return form(own), form(other), f"{sign}{size}", better
 
 
-def strangers(facts: Facts) -> str:
+def strangers(facts: ReportData) -> str:
     title = "Rows unlike the training data"
     known, strange = (np.asarray(v, float)[np.isfinite(v)] for v in (facts.known, facts.strange))
     if not known.size or not strange.size:
@@ -185,7 +172,7 @@ def strangers(facts: Facts) -> str:
     )
 
 
-def provenance(facts: Facts) -> str:
+def provenance(facts: ReportData) -> str:
     parts = [definitions(facts.provenance)] if facts.provenance else []
     if facts.references:
         parts.append("<h3>Please cite</h3>" + listed(facts.references, "cite"))

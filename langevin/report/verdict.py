@@ -1,19 +1,30 @@
-"""May this posterior be used? A few rules, each with its limit, and what to do where one is broken.
+"""May this posterior be used? A few rules, each with its limit. A rule returns findings; `report.words` words them.
 
-A rule returns remarks. What the diagnosis has already worded is not said again: such a remark only raises the level.
+The codes of the rules, beside those of a diagnosis (`diagnostics.findings`):
+
+    wrong_law          the kernel converges to another law than the posterior, as it states itself
+    mc_error           Monte Carlo error of the predicted means, over their standard deviation
+    rhat_unknown       R̂ of some or all predictions is not known
+    intervals_narrow   90 % intervals hold fewer test rows than chance explains; intervals_wide: more
+    overconfident      a classification is right less often than it says; underconfident: more often
+    worse_than_start   a worse NLL than that of the deep ensemble the chains started from
+    few_rows           too few test rows to judge calibration
+    stopped_early      fewer draws than were asked for
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from langevin.diagnostics.convergence import RHAT
-from langevin.report.facts import Facts
-from langevin.report.markup import number, percent, percents, rhat_words, several
+from langevin.diagnostics.findings import LEVELS, Finding, Level, gravest, merge
+from langevin.report.data import ReportData
 from langevin.report.scores import average, centred, chains_and_draws, chance, chance_of, gap, mixing
+from langevin.report.words import HEADLINES, sentence
 
 ERROR, ERROR_STOP = 0.1, 0.5  # Monte Carlo error of a predicted mean, over its standard deviation, that 1 row in 20 has
 RHAT_STOP = 1.1  # chains that disagree this much describe different posteriors
@@ -21,158 +32,127 @@ DIVERGED = 0.5  # share of chains from which the rest can no longer be called ty
 CHANCE = 0.999  # a calibration outside this range is not an accident: 1 report in 1,000 warns wrongly
 STDERRS = 2.0  # standard errors by which the start ensemble must be better
 FEW_ROWS = 30  # below this even a bad calibration cannot be seen
-
-Level = Literal["good", "care", "stop"]
-ORDER: tuple[Level, ...] = ("good", "care", "stop")
-HEADLINES: dict[Level, str] = {
-    "good": "You can use this posterior.",
-    "care": "Usable, with care.",
-    "stop": "Do not use this posterior yet.",
-}
-
-OVERSURE = "Check that test and training rows are alike; then try more chains, or a stronger prior."
-
-
-class Remark(NamedTuple):
-    """level, what to do, and words by which the diagnosis would already have said so."""
-
-    level: Level
-    sentence: str
-    already: tuple[str, ...] = ()
+MIXING = ("rhat", "ess_bulk", "weights_unmixed")  # what a small Monte Carlo error makes unimportant
 
 
 class Verdict(NamedTuple):
-    """level "good", "care" or "stop", a headline, and one sentence for each thing that is wrong."""
+    """level: "good", "care" or "stop"; findings: what is wrong, the gravest first."""
 
     level: Level
-    headline: str
-    sentences: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def headline(self) -> str:
+        return HEADLINES[self.level]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(map(sentence, self.findings))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: codes, levels and numbers beside the sentences."""
+        return dict(level=self.level, headline=self.headline, findings=[_as_dict(f) for f in self.findings])
 
 
-def judge(facts: Facts) -> Verdict:
-    """Every rule is asked; the gravest remark sets the level."""
-    warnings = facts.diagnosis.warnings
-    if small_error(facts):  # chains in modes of their own never agree to the last digit, and need not
-        warnings = tuple(w for w in warnings if not w.startswith(("R-hat of", "Bulk ESS of")))
-    remarks = [remark for rule in RULES for remark in rule(facts)]
-    said = lambda remark: bool(remark.already) and any(all(w in text for w in remark.already) for text in warnings)
-    own = sorted((r for r in remarks if not said(r)), key=lambda r: -ORDER.index(r.level))
-    levels = [ORDER.index(r.level) for r in remarks] + [ORDER.index("care") for _ in warnings]
-    level = ORDER[max(levels, default=0)]
-    grave = tuple(r.sentence for r in own if r.level == "stop")
-    light = tuple(r.sentence for r in own if r.level != "stop")
-    return Verdict(level, HEADLINES[level], grave + warnings + light)
+def judge(facts: ReportData) -> Verdict:
+    """Every rule is asked; the gravest finding sets the level."""
+    diagnosed = facts.diagnosis.findings
+    if error(facts) < ERROR:  # chains in modes of their own never agree to the last digit, and need not
+        diagnosed = tuple(f for f in diagnosed if f.code not in MIXING)
+    found = merge([*diagnosed, *(finding for rule in RULES for finding in rule(facts))])
+    return Verdict(gravest(found), tuple(sorted(found, key=lambda f: -LEVELS.index(f.level))))
 
 
-def error(facts: Facts) -> float:
+def error(facts: ReportData) -> float:
     """The Monte Carlo error that only 1 row in 20 exceeds; NaN where it is not known."""
     known = facts.error is not None and len(facts.error) and np.isfinite(facts.error).all()
     return float(np.quantile(facts.error, 0.95)) if known else float("nan")
 
 
-def small_error(facts: Facts) -> bool:
-    return error(facts) < ERROR
-
-
-def disagreement(facts: Facts) -> list[Remark]:
-    """The Monte Carlo error, or where it is not known R̂ of the predictions; what is unknown does not count as good."""
-    if not np.isnan(found := error(facts)):
-        words = (
-            f"Predicted means are known to {percent(found)} of their standard deviation only, so much do the chains "
-        )
-        words += "differ: take more chains, or draw more."
-        return [Remark("stop" if found > ERROR_STOP else "care", words)] if found >= ERROR else []
-    m = mixing(facts.diagnosis)
-    if np.isnan(m.rhat):
-        words = (
-            "R-hat of the predictions is not known, so nothing shows that the chains agree: draw more, from 4 chains."
-        )
-        return [Remark("stop", words, ("too few to judge",))]
-    remarks = []
-    if m.rhat > RHAT:
-        words = f"R-hat of the predictions is {rhat_words(m.rhat)}: the chains disagree; run or warm up longer."
-        remarks.append(Remark("stop" if m.rhat > RHAT_STOP else "care", words, ("R-hat of", "predictions", "above")))
-    if m.unknown:
-        words = f"R-hat is not known for {m.unknown} of {m.entries} predictions, which never change or are not finite: "
-        remarks.append(Remark("care", words + "look at the chains below.", ("never moved",)))
-    return remarks
-
-
-def divergence(facts: Facts) -> list[Remark]:
-    """Half of the chains or more."""
-    lost, (chains, _) = len(facts.diagnosis.divergent), chains_and_draws(facts)
-    if not lost or lost < DIVERGED * chains:
-        return []
-    words = f"{lost} of {several(chains, 'chain')} diverged, so those left may not be typical: lower the step size."
-    return [Remark("stop", words, ("chains diverged",))]
-
-
-def wrong_law(facts: Facts) -> list[Remark]:
+def wrong_law(facts: ReportData) -> list[Finding]:
     """A kernel that converges to something else, as it says itself."""
     if facts.law_kind != "wrong":
         return []
-    law = facts.law.strip().rstrip(".") or "which one is not stated"
-    words = f"The kernel does not converge to the posterior but to another law ({law}): "
-    return [Remark("stop", words + "choose a kernel whose law is exact, or its corrected variant.")]
+    return [Finding("wrong_law", "stop", details=dict(law=facts.law.strip().rstrip(".") or "which one is not stated"))]
 
 
-def coverage(facts: Facts) -> list[Remark]:
+def disagreement(facts: ReportData) -> list[Finding]:
+    """The Monte Carlo error, or where it is not known R̂ of the predictions; what is unknown does not count as good."""
+    if not np.isnan(found := error(facts)):
+        level: Level = "stop" if found > ERROR_STOP else "care"
+        return [Finding("mc_error", level, value=found, limit=ERROR)] if found >= ERROR else []
+    m, diagnosed = mixing(facts.diagnosis), {f.code: f for f in facts.diagnosis.findings}
+    unknown = dict(missing=m.unknown, of=m.entries)
+    if np.isnan(m.rhat):
+        few = diagnosed.get("too_few_draws", Finding("rhat_unknown", details=unknown))
+        return [few._replace(level="stop")]
+    findings = []
+    if m.rhat > RHAT:
+        level = "stop" if m.rhat > RHAT_STOP else "care"
+        worst = dict(worst="predictions")
+        findings.append(Finding("rhat", level, ("predictions",), value=m.rhat, limit=RHAT, details=worst))
+    if m.unknown and "never_moved" not in diagnosed:
+        findings.append(Finding("rhat_unknown", "care", ("predictions",), details=unknown))
+    return findings
+
+
+def divergence(facts: ReportData) -> list[Finding]:
+    """Half of the chains or more."""
+    lost, (chains, _) = facts.diagnosis.divergent, chains_and_draws(facts)
+    if not lost or len(lost) < DIVERGED * chains:
+        return []
+    return [Finding("diverged", "stop", (), lost, len(lost), DIVERGED * chains, dict(of=chains))]
+
+
+def coverage(facts: ReportData) -> list[Finding]:
     """90 % intervals of a regression."""
     if facts.task != "regression":
         return []
-    found, (low, high) = float(np.mean(centred(facts, facts.said) <= 0.9)), chance(len(facts.y), 0.9, CHANCE)
-    told = f"The 90 % intervals hold {percent(found)} of the test rows, where chance explains {percents(low, high)}: "
-    if found < low:
-        return [Remark("care", told + f"they are too narrow. {OVERSURE}")]
-    if found > high:
-        advice = "they are too wide, which is safe but says little. Warm up longer, or check the noise model."
-        return [Remark("care", told + advice)]
-    return []
+    found, by_chance = float(np.mean(centred(facts, facts.predictions) <= 0.9)), chance(len(facts.y), 0.9, CHANCE)
+    return _outside("intervals_narrow", "intervals_wide", found, by_chance)
 
 
-def confidence(facts: Facts) -> list[Remark]:
+def confidence(facts: ReportData) -> list[Finding]:
     """How sure a classification is, and how often it is right."""
     if facts.task != "classification":
         return []
-    p = average(facts.said)
+    p = average(facts.predictions)
     sure, found = p.max(axis=1), float(np.mean(p.argmax(axis=1) == facts.y))
-    low, high = chance_of(sure, CHANCE)
-    told = f"The model is {percent(float(sure.mean()))} sure of its answers on average, and right in {percent(found)} "
-    told += f"where chance explains {percents(low, high)}: "
-    if found < low:
-        return [Remark("care", told + f"it is overconfident. {OVERSURE}")]
-    if found > high:
-        return [Remark("care", told + "it is less sure than it could be. Warm up longer, or try a weaker prior.")]
-    return []
+    return _outside("overconfident", "underconfident", found, chance_of(sure, CHANCE), confidence=float(sure.mean()))
 
 
-def start(facts: Facts) -> list[Remark]:
+def _outside(below: str, above: str, found: float, by_chance: tuple[float, float], **details: float) -> list[Finding]:
+    """A share that is below or above what chance explains."""
+    low, high = by_chance
+    if not (found < low or found > high):
+        return []
+    code, limit = (below, low) if found < low else (above, high)
+    return [Finding(code, "care", value=found, limit=limit, details=dict(low=low, high=high, **details))]
+
+
+def start(facts: ReportData) -> list[Finding]:
     """Sampling should not make predictions worse than the deep ensemble it started from."""
     found = gap(facts)
     if found is None or not found.mean > STDERRS * found.stderr:
         return []
-    words = f"NLL is worse than that of the deep ensemble it started from, by {number(found.mean)} "
-    words += f"(standard error {number(found.stderr, 2)}): lower the step size, or use the ensemble."
-    return [Remark("care", words)]
+    limit, details = STDERRS * found.stderr, dict(stderr=found.stderr)
+    return [Finding("worse_than_start", "care", value=found.mean, limit=limit, details=details)]
 
 
-def few_rows(facts: Facts) -> list[Remark]:
+def few_rows(facts: ReportData) -> list[Finding]:
     """Too few to see a bad calibration."""
     n = len(facts.y)
-    words = f"There are {several(n, 'test row')}, too few rows to judge calibration: hold out {FEW_ROWS} or more."
-    return [Remark("care", words)] if n < FEW_ROWS else []
+    return [Finding("few_rows", "care", value=n, limit=FEW_ROWS)] if n < FEW_ROWS else []
 
 
-def stopped(facts: Facts) -> list[Remark]:
+def stopped(facts: ReportData) -> list[Finding]:
     """Fewer draws than were asked for."""
     _, draws = chains_and_draws(facts)
-    if facts.draws_wanted <= draws:
-        return []
-    words = f"Sampling was stopped early, after {draws:,} of {facts.draws_wanted:,} draws of each chain: "
-    return [Remark("care", words + "resume it for the rest.")]
+    wanted = facts.draws_wanted
+    return [Finding("stopped_early", "care", value=draws, limit=wanted)] if wanted > draws else []
 
 
-RULES: tuple[Callable[[Facts], list[Remark]], ...] = (
+RULES: tuple[Callable[[ReportData], list[Finding]], ...] = (
     wrong_law,
     disagreement,
     divergence,
@@ -182,3 +162,10 @@ RULES: tuple[Callable[[Facts], list[Remark]], ...] = (
     few_rows,
     stopped,
 )
+
+
+def _as_dict(finding: Finding) -> dict[str, Any]:
+    plain = lambda v: None if isinstance(v, float) and not math.isfinite(v) else v
+    body = finding._asdict()
+    details = {k: plain(v) for k, v in body.pop("details").items()}
+    return {k: plain(v) for k, v in body.items()} | dict(details=details, sentence=sentence(finding))

@@ -110,6 +110,32 @@ def test_degenerate_draws():
         ess(x, "median")
 
 
+def test_findings_carry_codes_and_numbers():
+    good = ar1((4, 1000, 2), 0.2, seed=13)
+    apart = good + np.array([0, 0, 0, 1.0])[:, None, None]
+    found, _ = diagnose({"log_density": good[..., 0], "predictions": apart}, info(4, 1000)).findings
+    assert (found.code, found.level, found.names, found.limit) == ("rhat", "care", ("predictions",), 1.01)
+    assert found.value == rhat(apart).max()
+    slow = diagnose({"slow": ar1((4, 1000), 0.9, seed=14)}, info(4, 1000)).findings
+    assert {f.code: f.limit for f in slow}["ess_bulk"] == 400
+    codes = lambda x, **fields: [f.code for f in diagnose({"x": x}, info(*x.shape[:2], **fields)).findings]
+    assert codes(good[:1]) == ["one_chain"]
+    assert codes(good[:, :3]) == ["too_few_draws"]
+    assert codes(good, acceptance=0.1) == codes(good, acceptance=0.995) == ["acceptance"]
+    stuck = good.copy()
+    stuck[2] = 0.3
+    (found,) = [f for f in diagnose({"x": stuck}).findings if f.code == "never_moved"]
+    assert (found.chains, found.names) == ((2,), ("x",))
+
+
+def test_a_diagnosis_prints_no_arrays():
+    x = ar1((4, 1000, 3), 0.2, seed=9)
+    text = repr(diagnose({"predictions": x}, info(4, 1000)))
+    assert "array" not in text
+    assert text.startswith("Diagnosis(predictions: R-hat 1.00")
+    assert text.endswith("findings: none)")
+
+
 def test_good_chains_raise_no_warning():
     x = ar1((4, 1000, 3), 0.2, seed=9)
     found = diagnose({"predictions": x, "predictions²": x**2}, info(4, 1000))

@@ -52,6 +52,10 @@ def test_fit_says_what_it_did(fitted):
     assert body["name"] == "fit"
     assert {"rmse", "nll", "crps", "coverage90", "rhat", "ess"} <= set(body["figures"])
     assert body["figures"]["rmse"] < 1
+    codes = {f["code"]: f for f in body["verdict"]["findings"]}
+    assert codes["few_rows"]["level"] == "care"
+    assert (codes["few_rows"]["value"], codes["few_rows"]["limit"]) == (16, 30)
+    assert body["verdict"]["headline"] in said
     page = (folder / "r.html").read_text()
     assert 'id="verdict"' in page
     assert 'id="audit"' in page
@@ -165,7 +169,7 @@ def test_mistakes_about_models_get_one_sentence(fitted, tmp_path):
     for words, sentence in [
         (["predict", tmp_path, data], "holds no saved estimator"),
         (["predict", folder / "a", tmp_path / "n.csv"], "has no column 'kind', which the model was trained with"),
-        (["report", tmp_path], "holds no facts"),
+        (["report", tmp_path], "holds no data of a report"),
         (["compare", folder / "a", tmp_path], "holds no scores"),
         (["fit", data, "--out", folder / "a"], "is not empty"),
     ]:

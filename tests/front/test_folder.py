@@ -141,9 +141,9 @@ def test_a_kill_between_the_two_renames_is_undone(fitted, tmp_path):
 
 def everything(path):
     """All that commands read of a folder, as bytes to compare."""
-    model, facts = load(path), folder.read_facts(path)
+    model, facts = load(path), folder.read_data(path)
     scores = comparison.compared(path, path)
-    numbers = [model.posterior_.draws, model.posterior_.info, model.start_, facts.said.mean, model.epistemic_]
+    numbers = [model.posterior_.draws, model.posterior_.info, model.start_, facts.predictions.mean, model.epistemic_]
     text = repr([scores, facts.data, model.get_params(), folder.read_fit(path), evidence.read(path), model.plan_])
     return [np.asarray(u).tobytes() for u in flat(numbers)] + [text]
 
@@ -167,7 +167,7 @@ def spoil(body, how, rng):
 def test_a_damaged_folder_is_refused_in_one_sentence_or_read_as_it_was(fitted, tmp_path, how):
     whole, rng = everything(fitted / "done"), np.random.default_rng(0)
     names = sorted(f.name for f in (fitted / "done").iterdir())
-    assert {"estimator.npz", "facts.npz", "scores.json", "fit.json", "posterior.npz", "evidence.json"} <= set(names)
+    assert {"estimator.npz", "report.npz", "scores.json", "fit.json", "posterior.npz", "evidence.json"} <= set(names)
     refused = 0
     for name in names:
         copy = tmp_path / f"{how}-{name}"
@@ -224,7 +224,7 @@ def test_a_strangers_evidence_is_one_sentence(fitted, tmp_path, change):
         tmp_path / "m", "evidence", lambda body: (body[0] if "table" in change else body[0]["table"][0]).update(change)
     )
     with pytest.raises(StoreError, match=r"evidence\.json cannot be read"):
-        folder.read_facts(tmp_path / "m")
+        folder.read_data(tmp_path / "m")
 
 
 @pytest.mark.parametrize("link", ["report.html", "report.html.writing"])

@@ -1,5 +1,7 @@
 """The report's words and numbers: every section for every kind of fit, nothing unescaped, a verdict that is right."""
 
+import inspect
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,8 +14,10 @@ import pytest
 from scipy.stats import binom
 
 from langevin.diagnostics import calibration as cal
-from langevin.report import markup, plot, scores
-from langevin.report.facts import Facts, Said
+from langevin.diagnostics import convergence, findings
+from langevin.diagnostics.findings import Finding, sentence
+from langevin.report import numbers, plot, scores, verdict, words
+from langevin.report.data import Predictions, ReportData
 from langevin.report.gather import _error
 from langevin.report.page import SHORT, page
 from langevin.report.verdict import judge
@@ -104,15 +108,15 @@ def test_long_runs_are_thinned():
 
 def test_figures_are_those_of_the_diagnostics():
     facts = pages.regression()
-    found = scores.scores(facts, facts.said)
-    low, high = cal.intervals(facts.said.mean, facts.said.std, [0.9])
+    found = scores.scores(facts, facts.predictions)
+    low, high = cal.intervals(facts.predictions.mean, facts.predictions.std, [0.9])
     assert found[scores.COVERAGE] == cal.coverage(facts.y, low, high)[0]
-    assert found["CRPS"] == cal.crps_mixture(facts.y, facts.said.mean, facts.said.std)
-    np.testing.assert_allclose(scores.row_nll(facts, facts.said).mean(), found["NLL"], rtol=1e-12)
+    assert found["CRPS"] == cal.crps_mixture(facts.y, facts.predictions.mean, facts.predictions.std)
+    np.testing.assert_allclose(scores.row_nll(facts, facts.predictions).mean(), found["NLL"], rtol=1e-12)
     labelled = pages.classification()
-    found = scores.scores(labelled, labelled.said)
-    np.testing.assert_allclose(scores.row_nll(labelled, labelled.said).mean(), found["NLL"], rtol=1e-12)
-    assert markup.percent(found["Accuracy"]) in page(labelled)
+    found = scores.scores(labelled, labelled.predictions)
+    np.testing.assert_allclose(scores.row_nll(labelled, labelled.predictions).mean(), found["NLL"], rtol=1e-12)
+    assert numbers.percent(found["Accuracy"]) in page(labelled)
 
 
 def test_chance_is_binomial():
@@ -138,7 +142,7 @@ def test_chance_is_binomial():
     ],
 )
 def test_numbers_in_words(value, words):
-    assert markup.number(value) == words
+    assert numbers.number(value) == words
 
 
 def test_ticks_are_round():
@@ -169,25 +173,46 @@ def test_a_line_is_broken_where_nothing_is_known():
     assert f"{float(plot.TOP):.1f}" in chart.marks[0]  # beyond the axis is drawn at its edge
 
 
-def level(facts: Facts) -> str:
+def level(facts: ReportData) -> str:
     return judge(facts).level
 
 
 def test_sound_posteriors_are_good():
     for facts in (pages.regression(), pages.classification()):
-        assert judge(facts) == ("good", "You can use this posterior.", ())
+        told = judge(facts)
+        assert told == ("good", ())
+        assert told.headline == "You can use this posterior."
 
 
-def test_warnings_are_passed_on_once():
+def test_findings_of_the_diagnosis_are_passed_on_once():
     facts = pages.regression()
-    told = judge(replace(facts, diagnosis=facts.diagnosis._replace(warnings=("Something. Do this.",))))
-    assert told == ("care", "Usable, with care.", ("Something. Do this.",))
-    apart = judge(pages.off())
-    assert apart.level == "stop"
-    assert sum("chains disagree" in sentence for sentence in apart.sentences) == 1
-    lost = judge(pages.one_left())
-    assert lost.level == "stop"
-    assert sum("diverged" in sentence for sentence in lost.sentences) == 1
+    one = Finding("one_chain", value=1, limit=2)
+    told = judge(replace(facts, diagnosis=facts.diagnosis._replace(findings=(one,))))
+    assert told == ("care", (one,))
+    assert told.sentences == (sentence(one),)
+    for case, code in ((pages.off, "rhat"), (pages.one_left, "diverged"), (pages.undiagnosed, "too_few_draws")):
+        found = judge(case())
+        assert found.level == "stop"
+        assert [f.level for f in found.findings if f.code == code] == ["stop"]  # said once, at the rule's level
+
+
+def test_a_verdict_for_json_has_codes_levels_and_numbers():
+    body = json.loads(json.dumps(judge(pages.off()).as_dict(), allow_nan=False))
+    assert body["level"] == "stop"
+    assert body["headline"] == "Do not use this posterior yet."
+    found = {f["code"]: f for f in body["findings"]}
+    assert found["rhat"]["level"] == "stop"
+    assert found["rhat"]["value"] > found["rhat"]["limit"] == 1.01
+    assert "predictions" in found["rhat"]["names"]
+    assert found["intervals_narrow"]["value"] < found["intervals_narrow"]["limit"] < 0.9
+    assert all(f["sentence"] for f in body["findings"])
+
+
+def test_every_code_has_a_sentence():
+    of = lambda module: set(re.findall(r'Finding\(\s*"(\w+)"', inspect.getsource(module)))
+    assert of(convergence) == set(findings.SENTENCES)
+    outside = {"intervals_narrow", "intervals_wide", "overconfident", "underconfident"}
+    assert of(verdict) | of(convergence) | outside == set(words.SENTENCES)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +222,7 @@ def test_warnings_are_passed_on_once():
 )
 def test_rhat_sets_the_level(rhat, expected):
     facts = pages.regression(rows=60, draws=60)
-    bare = facts.diagnosis._replace(rhat={"predictions": np.array(rhat)}, warnings=())
+    bare = facts.diagnosis._replace(rhat={"predictions": np.array(rhat)}, findings=())
     told = judge(replace(facts, diagnosis=bare))
     assert told.level == expected
     assert len(told.sentences) == (expected != "good")
@@ -222,28 +247,28 @@ def test_divergence_and_law():
 @pytest.mark.parametrize(("factor", "words"), [(0.4, "too narrow"), (3.0, "too wide")])
 def test_coverage_has_a_direction(factor, words):
     facts = pages.regression()
-    told = judge(replace(facts, said=replace(facts.said, std=factor * facts.said.std), start=None))
+    told = judge(replace(facts, predictions=replace(facts.predictions, std=factor * facts.predictions.std), start=None))
     assert told.level == "care"
     assert words in told.sentences[0]
-    assert words in page(replace(facts, said=replace(facts.said, std=factor * facts.said.std)))
+    assert words in page(replace(facts, predictions=replace(facts.predictions, std=factor * facts.predictions.std)))
 
 
 @pytest.mark.parametrize(("power", "words"), [(4.0, "overconfident"), (0.35, "less sure")])
 def test_confidence_has_a_direction(power, words):
     facts = pages.classification()
-    proba = facts.said.proba**power
-    told = judge(replace(facts, said=Said(proba=proba / proba.sum(axis=-1, keepdims=True)), start=None))
+    proba = facts.predictions.proba**power
+    told = judge(replace(facts, predictions=Predictions(proba=proba / proba.sum(axis=-1, keepdims=True)), start=None))
     assert told.level == "care"
     assert words in told.sentences[0]
 
 
 def test_a_better_start_is_told():
     facts = pages.regression()
-    exact = Said(mean=facts.y[None] + 0.1, std=np.full((1, len(facts.y)), 5.0))
+    exact = Predictions(mean=facts.y[None] + 0.1, std=np.full((1, len(facts.y)), 5.0))
     told = judge(replace(facts, start=exact))
     assert told.level == "care"
     assert "deep ensemble" in told.sentences[0]
-    impossible = replace(pages.classification(), start=Said(proba=np.eye(3)[None, np.zeros(300, int)]))
+    impossible = replace(pages.classification(), start=Predictions(proba=np.eye(3)[None, np.zeros(300, int)]))
     assert level(impossible) == "good"  # a start that held labels impossible is worse, and no reason to crash
     assert "∞" in page(impossible)
 
@@ -257,8 +282,8 @@ def test_few_rows_and_a_run_stopped_early():
 def test_monte_carlo_error_decides_where_it_is_known(error, level):
     """Chains that disagree (R̂ 1.3) may be used if their answers are known well enough."""
     facts = pages.regression()
-    warning = "R-hat of predictions is above 1.01 (worst 1.300, of predictions): the chains disagree."
-    diagnosis = facts.diagnosis._replace(rhat={"predictions": np.full(20, 1.3)}, warnings=(warning,))
+    apart = Finding("rhat", "care", ("predictions",), value=1.3, limit=1.01, details=dict(worst="predictions"))
+    diagnosis = facts.diagnosis._replace(rhat={"predictions": np.full(20, 1.3)}, findings=(apart,))
     facts = replace(facts, diagnosis=diagnosis, error=np.full(20, error))
     said = judge(facts)
     assert said.level == level

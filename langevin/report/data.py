@@ -1,4 +1,4 @@
-"""What a report is made of: numbers and words alone, so that a page never looks into a model."""
+"""What a report is made of: numbers and text alone, so that a page never looks into a model."""
 
 from __future__ import annotations
 
@@ -11,28 +11,32 @@ from langevin.diagnostics.convergence import Diagnosis
 
 
 @dataclass(frozen=True)
-class Said:
+class Predictions:
     """Predictions of rows, draw by draw: a Gaussian's moments (draw, n), or probabilities (draw, n, class)."""
 
     mean: np.ndarray | None = None
     std: np.ndarray | None = None
     proba: np.ndarray | None = None
 
+    def __len__(self) -> int:
+        """How many draws there are."""
+        return len(next(v for v in (self.mean, self.proba) if v is not None))
+
 
 @dataclass(frozen=True)
-class Facts:
+class ReportData:
     """What is known of a fit and of its predictions for rows it has not seen.
 
     name: of the data
     task, target, classes: what is predicted; classes None in regression
     y: of the test rows, in the target's unit, or the places of labels in `classes`
-    said: predictions of the test rows by the posterior, draws of all good chains pooled
+    predictions: of the test rows by the posterior, draws of all good chains pooled
     start: by the deep ensemble the chains started from, a member for a draw; None where there was none
     data, model: what to tell of them, in order: {"rows": "442", …}
     notes: what was done to the data, sentences
     chains: a few numbers followed through sampling, {name: (chain, draw)}; the log density is the first
     energy_error: (chain, draw), None where the kernel has none
-    diagnosis: convergence of predictions, and its warnings
+    diagnosis: convergence of predictions, and what was found
     known: epistemic uncertainty of held-out rows of the training data (n,), that the threshold was taken from
     strange: epistemic uncertainty of made-up rows (n,), each feature drawn apart from the others
     threshold: above it a row counts as unlike the training data
@@ -51,8 +55,8 @@ class Facts:
     target: str
     classes: tuple[str, ...] | None
     y: np.ndarray
-    said: Said
-    start: Said | None
+    predictions: Predictions
+    start: Predictions | None
     data: dict[str, str]
     model: dict[str, str]
     notes: tuple[str, ...]

@@ -1,0 +1,147 @@
+"""What a check found, as a code, a level and numbers; and the sentence that says it.
+
+A `Finding` is data: it can be stored, compared, counted and written to JSON. `sentence` words it. The codes of
+a `Diagnosis`, which are the keys of `SENTENCES`:
+
+    diverged          chains whose log density or draws became NaN or infinite
+    unequal_weights   draws that count unequally; value: the draws they are worth
+    too_few_draws     too few to compute R̂ and ESS; value: draws, limit: those needed
+    one_chain         a single chain
+    never_moved       chains whose draws are all equal
+    weights_unmixed   weights of a network do not mix, and its predictions do; value: R̂ of the weights
+    rhat              R̂ above its limit; value: the largest
+    ess_bulk          bulk ESS below its limit; value: the smallest, limit: for all chains together
+    acceptance        mean acceptance too low or too high
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+Level = Literal["good", "care", "stop"]
+LEVELS: tuple[Level, ...] = ("good", "care", "stop")
+
+
+class Finding(NamedTuple):
+    """One thing that a check found.
+
+    code: what was found, a name that stays the same from version to version
+    level: "good", "care" (usable with care) or "stop" (not usable)
+    names: the quantities it was found in
+    chains: the chains it was found in, counted from 0
+    value: the number that was found, NaN where there is none
+    limit: the number that it was compared with, NaN where there is none
+    details: further numbers and names that its sentence quotes
+    """
+
+    code: str
+    level: Level = "care"
+    names: tuple[str, ...] = ()
+    chains: tuple[int, ...] = ()
+    value: float = float("nan")
+    limit: float = float("nan")
+    details: dict[str, Any] = {}
+
+
+def gravest(findings: Iterable[Finding]) -> Level:
+    """The highest level among them; "good" where there are none."""
+    return max((f.level for f in findings), key=LEVELS.index, default="good")
+
+
+def merge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding for each code and quantity: the first that was given, with the highest level of its duplicates."""
+    kept: list[Finding] = []
+    for new in findings:
+        same = next((i for i, old in enumerate(kept) if _duplicates(old, new)), None)
+        if same is None:
+            kept.append(new)
+        else:
+            kept[same] = kept[same]._replace(level=gravest([kept[same], new]))
+    return tuple(kept)
+
+
+def _duplicates(old: Finding, new: Finding) -> bool:
+    return old.code == new.code and (not old.names or not new.names or bool({*old.names} & {*new.names}))
+
+
+def sentence(finding: Finding) -> str:
+    """What was found, by how much, and what to do."""
+    return SENTENCES[finding.code](finding)
+
+
+def _list(things: Iterable[Any]) -> str:
+    return ", ".join(map(str, things))
+
+
+def _diverged(f: Finding) -> str:
+    return (
+        f"{len(f.chains)} of {f.details['of']} chains diverged and are left out (number {_list(f.chains)}, "
+        "counted from 0): lower the step size, or start nearer the mode."
+    )
+
+
+def _unequal_weights(f: Finding) -> str:
+    return (
+        "Draws have unequal weights, which R-hat and ESS leave aside: the weights alone make "
+        f"{f.details['draws']} draws worth {f.value:.0f}; if that is few, draw more."
+    )
+
+
+def _too_few_draws(f: Finding) -> str:
+    return f"{f.details['chains']} chains of {f.value:.0f} draws are left: too few to judge; draw more."
+
+
+def _one_chain(f: Finding) -> str:
+    return (
+        "There is one chain: R-hat compares its two halves only, and cannot see a mode never visited; "
+        "run 4 chains or more."
+    )
+
+
+def _never_moved(f: Finding) -> str:
+    return (
+        f"{len(f.chains)} chains never moved (number {_list(f.chains)}, counted from 0; variance zero in "
+        f"{_list(f.names)}): all proposals were rejected, so lower the step size, or steps were far too small."
+    )
+
+
+def _weights_unmixed(f: Finding) -> str:
+    return (
+        f"R-hat of {_list(f.names)} is {f.value:.3f}, that of the predictions {f.details['predictions']:.3f}: the "
+        "weights of a network need not mix (hidden units trade places); judge by the predictions."
+    )
+
+
+def _rhat(f: Finding) -> str:
+    return (
+        f"R-hat of {_list(f.names)} is above {f.limit:g} (worst {f.value:.3f}, of {f.details['worst']}): the "
+        "chains disagree; run or warm up longer."
+    )
+
+
+def _ess_bulk(f: Finding) -> str:
+    chains = f.details["chains"]
+    return (
+        f"Bulk ESS of {_list(f.names)} is below {f.limit / chains:g} for each chain (worst {f.value:.0f} from "
+        f"{chains} chains, of {f.details['worst']}): means and R-hat are uncertain; draw more."
+    )
+
+
+def _acceptance(f: Finding) -> str:
+    low = f.value < f.limit
+    advice = "too few moves are taken; lower" if low else "moves are needlessly small; raise"
+    return f"Mean acceptance is {f.value:.3f}: {advice} the step size."
+
+
+SENTENCES: dict[str, Callable[[Finding], str]] = {
+    "diverged": _diverged,
+    "unequal_weights": _unequal_weights,
+    "too_few_draws": _too_few_draws,
+    "one_chain": _one_chain,
+    "never_moved": _never_moved,
+    "weights_unmixed": _weights_unmixed,
+    "rhat": _rhat,
+    "ess_bulk": _ess_bulk,
+    "acceptance": _acceptance,
+}
