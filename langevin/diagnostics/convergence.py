@@ -217,11 +217,11 @@ def _mixing(rhats, bulk, n_chains: int) -> list[Finding]:
         )
         unmixed, few = unmixed - weights, few - weights
     if unmixed:
-        name = max(unmixed, key=lambda name: worst[name])
+        name = max(sorted(unmixed), key=lambda name: worst[name])
         details = dict(worst=name)
         findings.append(Finding("rhat", "care", tuple(sorted(unmixed)), (), worst[name], RHAT, details))
     if few:
-        name = min(few, key=lambda name: least[name])
+        name = min(sorted(few), key=lambda name: least[name])
         details = dict(worst=name, chains=n_chains)
         findings.append(Finding("ess_bulk", "care", tuple(sorted(few)), (), least[name], ESS * n_chains, details))
     return findings

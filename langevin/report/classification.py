@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from markupsafe import Markup
 
 from langevin.diagnostics import calibration as cal
 from langevin.report.data import ReportData
-from langevin.report.markup import esc, pair, scroll, section, table
+from langevin.report.markup import confusion, pair, section, table
 from langevin.report.numbers import count, number, percent, percents, several, short
 from langevin.report.plot import Axis, Chart, spread
 from langevin.report.scores import average, chance, chance_of
@@ -18,7 +19,7 @@ CALIBRATED = 30  # classes drawn in the calibration of each class
 NAME = 14  # letters of a class name on an axis
 
 
-def calibration(facts: ReportData) -> str:
+def calibration(facts: ReportData) -> Markup:
     p = average(facts.predictions)
     found = cal.reliability(facts.y, p, bins=10 if len(facts.y) < 1000 else 15)
     full = found.size > 0
@@ -48,7 +49,7 @@ def calibration(facts: ReportData) -> str:
     return section(
         "calibration",
         "Calibration",
-        "Of all answers the model is 80&nbsp;% sure of, about 80&nbsp;% should be right. A dot is a bin of test rows "
+        "Of all answers the model is 80\u00a0% sure of, about 80\u00a0% should be right. A dot is a bin of test rows "
         "of similar confidence; it should lie on its grey bar, which is what chance explains.",
         pair(chart.html(), counts.html()),
     )
@@ -59,7 +60,7 @@ def _least(facts: ReportData) -> float:
     return float(np.floor(10 / len(facts.classes or "ab")) / 10)
 
 
-def coverage(facts: ReportData) -> str:
+def coverage(facts: ReportData) -> Markup:
     p = average(facts.predictions)
     sure, right = p.max(axis=1), p.argmax(axis=1) == facts.y
     edges = np.linspace(_least(facts), 1, 11)
@@ -83,28 +84,20 @@ def coverage(facts: ReportData) -> str:
     )
 
 
-def _confusion(facts: ReportData, said: np.ndarray) -> str:
+def _confusion(facts: ReportData, said: np.ndarray) -> Markup:
     names = facts.classes or ()
     k = len(names)
     tally = np.zeros((k, k), int)
     np.add.at(tally, (facts.y, said), 1)
     if k > CLASSES:
         return _mistakes(names, tally)
-    top = "".join(f'<th scope="col" class="figure" title="{esc(name)}">{esc(short(name, NAME))}</th>' for name in names)
-    body = ""
-    for i, name in enumerate(names):
-        cells = "".join(_cell(int(n), n / max(tally[i].sum(), 1), i == j) for j, n in enumerate(tally[i]))
-        body += f'<tr><th scope="row" title="{esc(name)}">{esc(short(name, NAME))}</th>{cells}</tr>'
-    caption = "True class (rows) and predicted class (columns)"
-    head = f"<caption>{caption}</caption><thead><tr><th></th>{top}</tr></thead>"
-    return scroll(f"{head}<tbody>{body}</tbody>", caption, "confusion")
+    cells = [[(count(int(n)), f"{n / max(row.sum(), 1):.2f}") for n in row] for row in tally]
+    return confusion(
+        "True class (rows) and predicted class (columns)", [(name, short(name, NAME)) for name in names], cells
+    )
 
 
-def _cell(n: int, share: float, right: bool) -> str:
-    return f'<td class="figure {"hit" if right else "miss"}" style="--share:{share:.2f}">{count(n)}</td>'
-
-
-def _mistakes(names, tally: np.ndarray) -> str:
+def _mistakes(names, tally: np.ndarray) -> Markup:
     wrong = tally * (1 - np.eye(len(names), dtype=int))
     worst = np.argsort(-wrong, axis=None, kind="stable")[:CLASSES]
     places = [divmod(int(flat), len(names)) for flat in worst]
@@ -117,7 +110,7 @@ def _mistakes(names, tally: np.ndarray) -> str:
     return table(head, rows, f"The most frequent mistakes among {len(names)} classes", text=(0, 1))
 
 
-def pit(facts: ReportData) -> str:
+def pit(facts: ReportData) -> Markup:
     p, names = average(facts.predictions), facts.classes or ()
     share = np.bincount(facts.y, minlength=len(names)) / len(facts.y)
     stated, ranges = p.mean(axis=0), np.array([chance_of(p[:, k]) for k in range(len(names))])
@@ -153,7 +146,7 @@ def _judged(share: float, by_chance) -> str:
     return "too seldom" if share > high + 1e-9 else "too often" if share < low - 1e-9 else "as stated"
 
 
-def predictions(facts: ReportData) -> str:
+def predictions(facts: ReportData) -> Markup:
     p = average(facts.predictions)
     said, sure = p.argmax(axis=1), p.max(axis=1)
     right = said == facts.y

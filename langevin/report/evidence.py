@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from langevin.core import document
 from langevin.core.files import StoreError
 from langevin.report.data import ReportData
-from langevin.report.markup import listed, pair, section, table, words
+from langevin.report.markup import listed, pair, paragraph, section, table
 from langevin.report.numbers import MINUS, UNKNOWN, count, number, several, short
 from langevin.report.plot import Axis, Chart
 
@@ -148,17 +149,19 @@ def _known(row: dict[str, Any]) -> bool:
 # --- the section ------------------------------------------------------------------------------------------------------
 
 
-def evidence(facts: ReportData) -> str:
+def evidence(facts: ReportData) -> Markup:
     title = "Evidence"
     weighed = [entry for entry in facts.evidence if any(row.get("log_z") is not None for row in entry["table"])]
     if not weighed:
         return section(
             "evidence",
             title,
-            "The model has not been weighed: <code>langevin evidence FOLDER</code> finds its log evidence, and "
-            "<code>langevin report FOLDER</code> then shows it here.",
+            Markup(
+                "The model has not been weighed: <code>langevin evidence FOLDER</code> finds its log evidence, and "
+                "<code>langevin report FOLDER</code> then shows it here."
+            ),
         )
-    lead = (
+    lead = Markup(
         "The evidence Z is how probable the model held these targets before it saw any of them. It is high for a model "
         "that fits and is no larger than it must be. Models of the same rows differ in log Z by the log Bayes factor: "
         "<code>langevin compare FOLDER OTHER</code>."
@@ -166,7 +169,7 @@ def evidence(facts: ReportData) -> str:
     return section("evidence", title, lead, *(_entry(entry, alone=len(weighed) == 1) for entry in weighed))
 
 
-def _entry(entry: dict[str, Any], *, alone: bool) -> str:
+def _entry(entry: dict[str, Any], *, alone: bool) -> Markup:
     rows = [row for row in entry["table"] if row.get("log_z") is not None]
     several_seeds = len({row["seed"] for row in rows}) > 1
     named = lambda row: row["method"].replace("_", " ") + (f", seed {row['seed']}" if several_seeds else "")
@@ -181,7 +184,7 @@ def _entry(entry: dict[str, Any], *, alone: bool) -> str:
     caption = "log Z by method, in nats" if alone else f"log Z of {where}"
     told = [f"{row['method'].replace('_', ' ')}: {row['words']}" for row in entry["table"] if row.get("words")]
     unbiased = UNBIASED if any(row["guarantee"] == "unbiased-Z" for row in rows) else ""
-    said = words(f"Weighed on {where}. {unbiased}{_agreement(rows)}") + (listed(told) if told else "")
+    said = paragraph(f"Weighed on {where}. {unbiased}{_agreement(rows)}") + (listed(told) if told else "")
     return pair(_chart(names, rows).html(), table(head, cells, caption, text=(0, 4)) + said)
 
 

@@ -11,9 +11,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from markupsafe import Markup
+
 from langevin.report.data import ReportData
-from langevin.report.markup import esc
-from langevin.report.page import body, shell
+from langevin.report.markup import render
+from langevin.report.page import body, document
 
 SCRIPT = """
 const source = new EventSource("stream"), place = document.getElementById("live");
@@ -34,10 +36,9 @@ class Live:
     """
 
     def __init__(self, name: str, port: int = 0):
-        words = "training and tuning; the report comes with the first draws, and again with more"
-        self.body = f'<header><p class="kicker">langevin, live</p><h1>{esc(name)}</h1><p>{words}</p></header>'
+        self.body = render("live.html", name=name)
         self.version, self.ended, self.changed = 0, False, threading.Condition()
-        page = shell(name, f'<div id="live">{self.body}</div>', script=SCRIPT).encode()
+        page = document(name, Markup('<div id="live">{}</div>').format(self.body), script=SCRIPT).encode()
         handler = type("Handler", (_Handler,), dict(live=self, page=page))
         self.server = ThreadingHTTPServer(("127.0.0.1", port), handler)
         self.server.daemon_threads = True
@@ -58,7 +59,7 @@ class Live:
         self.server.shutdown()
         self.server.server_close()
 
-    def _tell(self, inside: str, *, ended: bool = False) -> None:
+    def _tell(self, inside: Markup, *, ended: bool = False) -> None:
         with self.changed:
             self.body, self.ended = inside, ended
             self.version += 1

@@ -1,62 +1,78 @@
-"""Pieces of HTML; all text that comes from outside is escaped here."""
+"""Pieces of HTML from the templates beside this file. Jinja escapes all text; what it made is `Markup` and is not.
+
+`lead`, cells, captions and items are text, or `Markup` that this package wrote.
+"""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-SHORT = 12
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+SHORT = 12  # letters of a cell that is not broken
 
 
-def esc(text: Any) -> str:
-    """Text that is safe inside an element and inside a quoted attribute."""
-    return html.escape(str(text))
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("langevin.report", "templates")
+    return Environment(autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def section(name: str, title: str, lead: str, *parts: str) -> str:
+def render(template: str, **values: Any) -> Markup:
+    """A template filled in."""
+    return Markup(_environment().get_template(template).render(**values))
+
+
+def _part(name: str, *values: Any) -> Markup:
+    """A macro of parts.html."""
+    return getattr(_environment().get_template("parts.html").module, name)(*values)
+
+
+def section(name: str, title: str, lead: str, *parts: Markup) -> Markup:
     """A section of the page; `lead` says how to read it."""
-    return (
-        f'<section id="{name}">\n<h2>{esc(title)}</h2>\n<p class="lead">{lead}</p>\n'
-        + "\n".join(parts)
-        + "\n</section>"
-    )
+    return _part("section", name, title, lead, parts)
 
 
-def pair(*parts: str) -> str:
+def pair(*parts: Markup) -> Markup:
     """Side by side where there is room, one below the other on a phone."""
-    return '<div class="pair">' + "".join(f"<div>{part}</div>" for part in parts) + "</div>"
+    return _part("pair", parts)
 
 
-def words(text: str) -> str:
-    return f"<p>{esc(text)}</p>"
+def paragraph(text: str) -> Markup:
+    return _part("paragraph", text)
 
 
-def listed(items: Iterable[str], kind: str = "") -> str:
-    return f'<ul class="{kind}">' + "".join(f"<li>{esc(item)}</li>" for item in items) + "</ul>"
+def titled(title: str, inside: Markup) -> Markup:
+    """A heading inside a section, and what stands below it."""
+    return _part("titled", title, inside)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "", *, text: Sequence[int] = (0,)) -> str:
+def listed(items: Iterable[str], kind: str = "") -> Markup:
+    return _part("listed", items, kind)
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "", *, text: Sequence[int] = (0,)
+) -> Markup:
     """A table that scrolls inside its own box; columns not in `text` are figures, set to the right."""
-    # short words are kept on one line, and long ones may be broken anywhere
-    kind = lambda i, cell: "figure" if i not in text else "short" if len(str(cell)) <= SHORT else "long"
-    line = lambda row: "".join(f'<td class="{kind(i, cell)}">{esc(cell)}</td>' for i, cell in enumerate(row))
-    top = "".join(f'<th scope="col" class="{kind(i, cell)}">{esc(cell)}</th>' for i, cell in enumerate(head))
-    body = "".join(f"<tr>{line(row)}</tr>" for row in rows)
-    return scroll(f"{named(caption)}<thead><tr>{top}</tr></thead><tbody>{body}</tbody>", caption)
+    return _part("table", head, rows, caption, text, SHORT)
 
 
-def definitions(entries: Mapping[str, Any], caption: str = "") -> str:
+def definitions(entries: Mapping[str, Any], caption: str = "") -> Markup:
     """Names and what they are, as a table of two columns."""
-    body = "".join(f'<tr><th scope="row">{esc(name)}</th><td>{esc(value)}</td></tr>' for name, value in entries.items())
-    return scroll(f"{named(caption)}<tbody>{body}</tbody>", caption, "definitions")
+    return _part("definitions", entries, caption)
 
 
-def named(caption: str) -> str:
-    return f"<caption>{esc(caption)}</caption>" if caption else ""
+def confusion(caption: str, names: Sequence[tuple[str, str]], rows: Sequence[Sequence[tuple[str, str]]]) -> Markup:
+    """How often each class (row) was taken for each (column): (name, name cut) of each, (count, share) of each cell."""
+    return _part("confusion", caption, names, rows)
 
 
-def scroll(inside: str, caption: str, kind: str = "") -> str:
-    # tabindex: a box that scrolls must be reachable by keyboard
-    about = f' role="region" aria-label="{esc(caption)}"' if caption else ""
-    return f'<div class="scroll" tabindex="0"{about}><table class="{kind}">{inside}</table></div>'
+def figure(
+    title: str, about: str, legend: Sequence[tuple[Markup, str]], size: tuple[int, int], drawn: Markup
+) -> Markup:
+    """A chart with its title and legend; `about` says it to those who do not see it."""
+    return _part("figure", title, about, legend, *size, drawn)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from markupsafe import Markup, escape
 
-from langevin.report.markup import esc
+from langevin.report.markup import figure
 from langevin.report.numbers import MINUS, RAISED, SPACE
 
 WIDTH, HEIGHT = 480, 300
@@ -195,19 +196,15 @@ class Chart:
     def label(self, x: float, y: float, text: str, anchor: str = "start") -> Chart:
         """Words beside what they name."""
         u, v = float(self._across(np.array([x]))[0]), float(self._up(np.array([y]))[0])
-        self.marks.append(f'<text class="note" x="{u:.1f}" y="{v:.1f}" text-anchor="{anchor}">{esc(text)}</text>')
+        self.marks.append(f'<text class="note" x="{u:.1f}" y="{v:.1f}" text-anchor="{anchor}">{escape(text)}</text>')
         return self
 
-    def html(self) -> str:
+    def html(self) -> Markup:
         """The chart with its title and legend, as a figure."""
-        rows = "".join(f"<li>{_swatch(shape, kind)}{esc(name)}</li>" for shape, kind, name in self.legend)
-        legend = f'<ul class="legend">{rows}</ul>' if rows else ""
         told = f"{self.title}. {self.about}" if self.about else self.title
-        return (
-            f'<figure class="chart"><figcaption>{esc(self.title)}</figcaption>{legend}'
-            f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{esc(told)}"><title>{esc(told)}</title>'
-            f"{self._grid()}{''.join(self.marks)}{self._axes()}</svg></figure>"
-        )
+        legend = [(_swatch(shape, kind), name) for shape, kind, name in self.legend]
+        drawn = Markup(f"{self._grid()}{''.join(self.marks)}{self._axes()}")  # numbers, and text that is escaped
+        return figure(self.title, told, legend, (WIDTH, self.height), drawn)
 
     def _mark(self, shape: str, kind: str, name: str, drawn: str) -> Chart:
         self.marks.append(drawn)
@@ -239,19 +236,19 @@ class Chart:
         (xs, x_names, x_label), (ys, y_names, y_label) = self.x.ticked(), self.y.ticked()
         keep = _apart(x_names, self._across(xs))
         upright = "".join(
-            f'<text class="tick" x="{u:.1f}" y="{self.bottom + 22:.1f}" text-anchor="middle">{esc(name)}</text>'
+            f'<text class="tick" x="{u:.1f}" y="{self.bottom + 22:.1f}" text-anchor="middle">{escape(name)}</text>'
             for i, (u, name) in enumerate(zip(self._across(xs), x_names, strict=True))
             if i % keep == 0
         )
         side = "".join(
-            f'<text class="tick" x="{self.left - 8:.1f}" y="{v + 5:.1f}" text-anchor="end">{esc(name)}</text>'
+            f'<text class="tick" x="{self.left - 8:.1f}" y="{v + 5:.1f}" text-anchor="end">{escape(name)}</text>'
             for v, name in zip(self._up(ys), y_names, strict=True)
         )
         middle = (self.left + self.right) / 2
         return (
             f'<path class="axis" d="M{self.left:.1f} {self.bottom:.1f}H{self.right:.1f}"/>{upright}{side}'
-            f'<text class="title" x="{middle:.1f}" y="{self.height - 7}" text-anchor="middle">{esc(x_label)}</text>'
-            f'<text class="title" x="2" y="17">{esc(y_label)}</text>'
+            f'<text class="title" x="{middle:.1f}" y="{self.height - 7}" text-anchor="middle">{escape(x_label)}</text>'
+            f'<text class="title" x="2" y="17">{escape(y_label)}</text>'
         )
 
 
@@ -268,7 +265,7 @@ def _apart(names: Sequence[str], places: np.ndarray) -> int:
     return max(1, math.ceil(need / abs(float(places[1] - places[0]))))
 
 
-def _swatch(shape: str, kind: str) -> str:
+def _swatch(shape: str, kind: str) -> Markup:
     """What a mark looks like, for the legend."""
     drawn = {
         "line": f'<path class="line {kind}" d="M1 7H21"/>',
@@ -279,4 +276,4 @@ def _swatch(shape: str, kind: str) -> str:
         "band": f'<path class="band {kind}" d="M1 1H21V13H1Z"/>',
         "bar": f'<path class="bar {kind}" d="M3 1H19V13H3Z"/>',
     }[shape]
-    return f'<svg class="swatch" viewBox="0 0 22 14" aria-hidden="true">{drawn}</svg>'
+    return Markup(f'<svg class="swatch" viewBox="0 0 22 14" aria-hidden="true">{drawn}</svg>')

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from markupsafe import Markup
 
 from langevin.diagnostics import calibration as cal
 from langevin.report.data import ReportData
-from langevin.report.markup import pair, section, table, words
+from langevin.report.markup import pair, paragraph, section, table
 from langevin.report.numbers import count, number, percent, percents, short
 from langevin.report.plot import Axis, Chart, spread
 from langevin.report.scores import centred, chance
@@ -18,7 +19,7 @@ ROWS = 150  # drawn of the test rows
 WIDE_ROWS, WIDE_DRAWS = 400, 256  # quantiles of mixtures are found by bisection: of so many at most
 
 
-def calibration(facts: ReportData) -> str:
+def calibration(facts: ReportData) -> Markup:
     n, share = len(facts.y), np.linspace(0, 1, 41)
     found = cal.calibration_curve(centred(facts, facts.predictions), share)
     low, high = np.transpose([chance(n, p) for p in share])
@@ -51,14 +52,14 @@ def calibration(facts: ReportData) -> str:
     return section(
         "calibration",
         "Calibration",
-        "An interval stated to hold 80&nbsp;% of all values should hold about 80&nbsp;% of the test rows. "
+        "An interval stated to hold 80\u00a0% of all values should hold about 80\u00a0% of the test rows. "
         "The curve should follow the broken line and stay inside the grey band.",
         pair(chart.html(), closer.html()),
-        words(told),
+        paragraph(told),
     )
 
 
-def coverage(facts: ReportData) -> str:
+def coverage(facts: ReportData) -> Markup:
     n, inside = len(facts.y), centred(facts, facts.predictions)
     low, high = bounds(facts, spread(n, WIDE_ROWS), LEVELS)
     width = (high - low).mean(axis=1)
@@ -103,7 +104,7 @@ def bounds(facts: ReportData, rows: np.ndarray, levels) -> tuple[np.ndarray, np.
     return cal.intervals(mean[draws][:, rows], std[draws][:, rows], levels)
 
 
-def pit(facts: ReportData) -> str:
+def pit(facts: ReportData) -> Markup:
     n, found = len(facts.y), cal.pit(facts.y, facts.predictions.mean, facts.predictions.std)
     many = 10 if n < 400 else 20
     edges = np.linspace(0, 1, many + 1)
@@ -135,7 +136,7 @@ def pit(facts: ReportData) -> str:
     )
 
 
-def predictions(facts: ReportData) -> str:
+def predictions(facts: ReportData) -> Markup:
     mean, y = facts.predictions.mean.mean(axis=0), facts.y
     order = np.argsort(mean, kind="stable")
     rows = order[spread(len(order), ROWS)]

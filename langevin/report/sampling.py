@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from scipy.stats import rankdata
 
 from langevin.diagnostics.convergence import ESS, RHAT
 from langevin.report.data import ReportData
-from langevin.report.markup import esc, pair, section, table, words
+from langevin.report.markup import pair, paragraph, section, table
 from langevin.report.numbers import count, number, rhat_words, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
 from langevin.report.scores import mixing
@@ -29,7 +30,7 @@ LAWS = {
 }
 
 
-def chains(facts: ReportData) -> str:
+def chains(facts: ReportData) -> Markup:
     drawn = [_quantity(facts, name, np.asarray(x, float)) for name, x in facts.chains.items() if np.size(x)]
     n = max((len(x) for x in facts.chains.values()), default=0)
     some = f" {CHAINS} of {count(n)} chains are drawn; the table uses all." if n > CHAINS else ""
@@ -42,16 +43,16 @@ def chains(facts: ReportData) -> str:
         "Chains",
         "Traces of all chains should lie over one another, without drift. In a rank plot all draws are ranked "
         "together: a chain that agrees with the others has bars near its broken line. Chains are counted from 0, and "
-        f"bars jump more than chance alone where draws follow one another closely.{some}{esc(diverged)}",
+        f"bars jump more than chance alone where draws follow one another closely.{some}{diverged}",
         *drawn,
         _mixing_table(facts),
     )
 
 
-def _quantity(facts: ReportData, name: str, x: np.ndarray) -> str:
+def _quantity(facts: ReportData, name: str, x: np.ndarray) -> Markup:
     good = [c for c in range(len(x)) if c not in facts.diagnosis.divergent and np.isfinite(x[c]).all()]
     if not good:
-        return words(f"No chain of {name} is left to draw.")
+        return paragraph(f"No chain of {name} is left to draw.")
     shown = [good[i] for i in spread(len(good), CHAINS)]
     ranks = [_ranks(name, x, good, shown).html()] if len(good) > 1 else []
     return pair(_trace(name, x, shown).html(), *ranks)
@@ -92,10 +93,10 @@ def _ranks(name: str, x: np.ndarray, good: list[int], shown: list[int]) -> Chart
     return chart
 
 
-def _mixing_table(facts: ReportData) -> str:
+def _mixing_table(facts: ReportData) -> Markup:
     diagnosis = facts.diagnosis
     if not diagnosis.rhat:
-        return words("R̂ and ESS are not known: there are too few chains or draws to judge.")
+        return paragraph("R̂ and ESS are not known: there are too few chains or draws to judge.")
     rows = []
     for name in diagnosis.rhat:
         m = mixing(diagnosis._replace(rhat={name: diagnosis.rhat[name]}), name)
@@ -109,7 +110,7 @@ def _mixing_table(facts: ReportData) -> str:
         f"R̂ compares chains with one another and should be below {RHAT}. ESS is the number of independent draws that "
         f"the chains are worth, for the centre (bulk) and for 5 % and 95 % quantiles (tail): want {ESS} for each chain."
     )
-    return table(head, rows, "Convergence") + words(told)
+    return table(head, rows, "Convergence") + paragraph(told)
 
 
 def _least(values: Any) -> float:
@@ -122,7 +123,7 @@ def _whole(x: float) -> str:
     return count(round(x)) if np.isfinite(x) else number(x)
 
 
-def energy(facts: ReportData) -> str:
+def energy(facts: ReportData) -> Markup:
     title = "Energy error"
     error = None if facts.energy_error is None else np.asarray(facts.energy_error, float)
     good = [] if error is None else [c for c in range(len(error)) if c not in facts.diagnosis.divergent]
@@ -162,19 +163,21 @@ def energy(facts: ReportData) -> str:
     )
 
 
-def audit(facts: ReportData) -> str:
+def audit(facts: ReportData) -> Markup:
     law = facts.law.strip()
-    parts = [words(f"It states: {law}.".replace("..", "."))] if law else []
+    parts = [paragraph(f"It states: {law}.".replace("..", "."))] if law else []
     if facts.audit:
         head = list(dict.fromkeys(key for row in facts.audit for key in row))
         rows = [[_cell(row.get(key, "")) for key in head] for row in facts.audit]
         text = [i for i in range(len(head)) if not all(FIGURE.fullmatch(row[i]) for row in rows)]
         parts.append(table([key.replace("_", " ") for key in head], rows, "Audit of this kernel", text=text))
     if facts.audit_outcome:
-        parts.append(f"<p><strong>Outcome:</strong> {esc(facts.audit_outcome)}</p>")
+        parts.append(Markup("<p><strong>Outcome:</strong> {}</p>").format(facts.audit_outcome))
     if not facts.audit and not facts.audit_outcome:
-        parts.append("<p>This kernel was not audited. The command <code>langevin audit KERNEL</code> does so.</p>")
-    lead = esc(LAWS.get(facts.law_kind, "What this kernel converges to is not stated."))
+        parts.append(
+            Markup("<p>This kernel was not audited. The command <code>langevin audit KERNEL</code> does so.</p>")
+        )
+    lead = LAWS.get(facts.law_kind, "What this kernel converges to is not stated.")
     return section("audit", "What the sampler converges to", lead, *parts)
 
 

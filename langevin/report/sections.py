@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from markupsafe import Markup
 
 from langevin.diagnostics.uncertainty import Split, entropies, variances
 from langevin.report.data import ReportData
-from langevin.report.markup import definitions, esc, listed, pair, section, table, words
+from langevin.report.markup import definitions, listed, pair, paragraph, section, table, titled
 from langevin.report.numbers import MINUS, count, number, percent, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
 from langevin.report.scores import BETTER, COVERAGE, average, gap, row_nll
@@ -17,14 +18,14 @@ ROWS = 150  # drawn of the test rows
 STDERRS = 2.0  # a difference of more is called clear
 
 
-def data(facts: ReportData) -> str:
+def data(facts: ReportData) -> Markup:
     parts = [pair(definitions(facts.data, "Data"), definitions(facts.model, "Model"))]
     if facts.notes:
-        parts.append("<h3>What was done to the data</h3>" + listed(facts.notes))
+        parts.append(titled("What was done to the data", listed(facts.notes)))
     return section("data", "Data and model", "What was learnt from, and what was fitted to it.", *parts)
 
 
-def uncertainty(facts: ReportData) -> str:
+def uncertainty(facts: ReportData) -> Markup:
     regression = facts.task == "regression"
     if regression:
         split, key = variances(facts.predictions.mean, facts.predictions.std), facts.predictions.mean.mean(axis=0)
@@ -59,8 +60,10 @@ def uncertainty(facts: ReportData) -> str:
     return section(
         "uncertainty",
         "Where the uncertainty comes from",
-        f"{about} The epistemic part is disagreement between draws: more data like these rows would shrink it. "
-        f"It makes up <strong>{esc(percent(overall))}</strong> of the {whole}.",
+        Markup(
+            "{} The epistemic part is disagreement between draws: more data like these rows would shrink it. "
+            "It makes up <strong>{}</strong> of the {}."
+        ).format(about, percent(overall), whole),
         pair(parts.html(), hist.html()),
     )
 
@@ -82,7 +85,7 @@ def _epistemic_share(split: Split, whole: str) -> tuple[float, Chart]:
     )
 
 
-def ensemble(facts: ReportData, own: dict[str, float], other: dict[str, float] | None) -> str:
+def ensemble(facts: ReportData, own: dict[str, float], other: dict[str, float] | None) -> Markup:
     title = "Compared with the deep ensemble"
     if facts.start is None or other is None:
         return section(
@@ -109,13 +112,12 @@ def ensemble(facts: ReportData, own: dict[str, float], other: dict[str, float] |
     left = edges[:-1] < -1e-12 * np.ptp(edges)
     chart.bars(edges[:-1][left], edges[1:][left], size[left], "a", f"posterior better ({count(int((d < 0).sum()))})")
     chart.bars(edges[:-1][~left], edges[1:][~left], size[~left], "b", f"ensemble better ({count(int((d > 0).sum()))})")
-    members = len(facts.start)
     return section(
         "ensemble",
         title,
-        f"The chains started from a deep ensemble of {several(members, 'network')}, trained without sampling. "
+        f"The chains started from a deep ensemble of {several(len(facts.start), 'network')}, trained without sampling. "
         "Sampling should make its predictions better, or at least no worse.",
-        pair(table(head, rows, "Scores of the test rows", text=(0, 4)) + words(told), chart.html()),
+        pair(table(head, rows, "Scores of the test rows", text=(0, 4)) + paragraph(told), chart.html()),
     )
 
 
@@ -130,7 +132,7 @@ def _compared(name: str, own: float, other: float) -> tuple[str, str, str, str]:
     return form(own), form(other), f"{sign}{size}", better
 
 
-def strangers(facts: ReportData) -> str:
+def strangers(facts: ReportData) -> Markup:
     title = "Rows unlike the training data"
     known, strange = (np.asarray(v, float)[np.isfinite(v)] for v in (facts.known, facts.strange))
     if not known.size or not strange.size:
@@ -168,12 +170,12 @@ def strangers(facts: ReportData) -> str:
         title,
         "Made-up rows draw each feature apart from the others, so that they look right one by one and wrong together. "
         "Strangers are noticed where many of these, and few of the held-out rows, lie above the threshold.",
-        pair(chart.html(), table(head, rows, "Share above the threshold") + words(told)),
+        pair(chart.html(), table(head, rows, "Share above the threshold") + paragraph(told)),
     )
 
 
-def provenance(facts: ReportData) -> str:
+def provenance(facts: ReportData) -> Markup:
     parts = [definitions(facts.provenance)] if facts.provenance else []
     if facts.references:
-        parts.append("<h3>Please cite</h3>" + listed(facts.references, "cite"))
+        parts.append(titled("Please cite", listed(facts.references, "cite")))
     return section("provenance", "Provenance", "What is needed to get the same figures again.", *parts)

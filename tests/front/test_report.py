@@ -1,26 +1,21 @@
 """The report's words and numbers: every section for every kind of fit, nothing unescaped, a verdict that is right."""
 
-import inspect
-import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
 import pages
 import pytest
+from jinja2 import UndefinedError
+from markupsafe import Markup
 from scipy.stats import binom
 
 from langevin.diagnostics import calibration as cal
-from langevin.diagnostics import convergence, findings
-from langevin.diagnostics.findings import Finding, sentence
-from langevin.report import numbers, plot, scores, verdict, words
-from langevin.report.data import Predictions, ReportData
-from langevin.report.gather import _error
+from langevin.report import markup, numbers, plot, scores
+from langevin.report.data import ReportData
 from langevin.report.page import SHORT, page
-from langevin.report.verdict import judge
 
 CASES = {"regression": pages.regression, "classification": pages.classification, **pages.ODD}
 VOID = {"meta", "link", "img", "br"}
@@ -97,6 +92,44 @@ def test_foreign_text_is_escaped():
     assert "<script" not in page(regression)
 
 
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "/tmp/<b>&amp;.csv",
+)
+
+
+def named(facts: ReportData, text: str) -> ReportData:
+    """The text in every place that takes some from outside: columns, classes, paths, quantities."""
+    each = {text: text}
+    return replace(
+        facts,
+        **dict(name=text, target=text, data=each, model=each, provenance=each, notes=(text,), references=(text,)),
+        **dict(law=text, audit=(each,), audit_outcome=text, chains={text: facts.chains["log density"]}),
+        classes=facts.classes and (text, *facts.classes[1:]),
+    )
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("case", [pages.regression, pages.classification])
+def test_hostile_names_and_paths_stay_text(case, text):
+    shape = lambda found: [(tag, name) for tag, name, _ in found.attributes]
+    hostile, plain = (Reader(page(named(case(rows=40, draws=20), name))) for name in (text, "n"))
+    assert shape(hostile) == shape(plain)  # no element and no attribute more
+    assert any(text in part for part in hostile.text)  # and it is read as it was written
+
+
+def test_templates_escape_and_are_strict():
+    made = markup.table(["<a>"], [["<b>", Markup("<i>x</i>")]], '"c"')
+    assert "&lt;a&gt;" in made
+    assert "&lt;b&gt;" in made
+    assert "<i>x</i>" in made
+    assert 'aria-label="&#34;c&#34;"' in made
+    with pytest.raises(UndefinedError, match="'script' is undefined"):
+        markup.render("page.html", name="n", inside="", style="")
+
+
 def test_long_runs_are_thinned():
     rng = np.random.default_rng(0)
     facts = pages.regression(rows=900, draws=20)
@@ -171,139 +204,3 @@ def test_a_line_is_broken_where_nothing_is_known():
     chart = plot.Chart("t", plot.Axis("x", 0, 3), plot.Axis("y", 0, 1)).line([0, 1, 2, 3], [0, np.nan, 1, 9])
     assert chart.marks[0].count("M") == 2
     assert f"{float(plot.TOP):.1f}" in chart.marks[0]  # beyond the axis is drawn at its edge
-
-
-def level(facts: ReportData) -> str:
-    return judge(facts).level
-
-
-def test_sound_posteriors_are_good():
-    for facts in (pages.regression(), pages.classification()):
-        told = judge(facts)
-        assert told == ("good", ())
-        assert told.headline == "You can use this posterior."
-
-
-def test_findings_of_the_diagnosis_are_passed_on_once():
-    facts = pages.regression()
-    one = Finding("one_chain", value=1, limit=2)
-    told = judge(replace(facts, diagnosis=facts.diagnosis._replace(findings=(one,))))
-    assert told == ("care", (one,))
-    assert told.sentences == (sentence(one),)
-    for case, code in ((pages.off, "rhat"), (pages.one_left, "diverged"), (pages.undiagnosed, "too_few_draws")):
-        found = judge(case())
-        assert found.level == "stop"
-        assert [f.level for f in found.findings if f.code == code] == ["stop"]  # said once, at the rule's level
-
-
-def test_a_verdict_for_json_has_codes_levels_and_numbers():
-    body = json.loads(json.dumps(judge(pages.off()).as_dict(), allow_nan=False))
-    assert body["level"] == "stop"
-    assert body["headline"] == "Do not use this posterior yet."
-    found = {f["code"]: f for f in body["findings"]}
-    assert found["rhat"]["level"] == "stop"
-    assert found["rhat"]["value"] > found["rhat"]["limit"] == 1.01
-    assert "predictions" in found["rhat"]["names"]
-    assert found["intervals_narrow"]["value"] < found["intervals_narrow"]["limit"] < 0.9
-    assert all(f["sentence"] for f in body["findings"])
-
-
-def test_every_code_has_a_sentence():
-    of = lambda module: set(re.findall(r'Finding\(\s*"(\w+)"', inspect.getsource(module)))
-    assert of(convergence) == set(findings.SENTENCES)
-    outside = {"intervals_narrow", "intervals_wide", "overconfident", "underconfident"}
-    assert of(verdict) | of(convergence) | outside == set(words.SENTENCES)
-
-
-@pytest.mark.parametrize(
-    ("rhat", "expected"),
-    [([1.0, 1.005], "good"), ([1.0, 1.05], "care"), ([1.0, 1.2], "stop"), ([np.inf, 1.0], "stop")]
-    + [([np.nan, 1.0], "care"), ([np.nan, np.nan], "stop"), ([], "stop")],
-)
-def test_rhat_sets_the_level(rhat, expected):
-    facts = pages.regression(rows=60, draws=60)
-    bare = facts.diagnosis._replace(rhat={"predictions": np.array(rhat)}, findings=())
-    told = judge(replace(facts, diagnosis=bare))
-    assert told.level == expected
-    assert len(told.sentences) == (expected != "good")
-
-
-def test_weights_that_do_not_mix_are_no_reason_to_stop():
-    facts = pages.regression()
-    d = facts.diagnosis
-    assert level(replace(facts, diagnosis=d._replace(rhat={**d.rhat, "weights": np.array([3.0])}))) == "good"
-
-
-def test_divergence_and_law():
-    facts = pages.regression()
-    divergent = lambda *lost: replace(facts, diagnosis=facts.diagnosis._replace(divergent=lost))
-    assert level(divergent(0)) == "good"  # the diagnosis itself would have warned
-    assert level(divergent(0, 3)) == "stop"
-    wrong = judge(replace(facts, law_kind="wrong", law="p/D"))
-    assert wrong.level == "stop"
-    assert "(p/D)" in wrong.sentences[0]
-
-
-@pytest.mark.parametrize(("factor", "words"), [(0.4, "too narrow"), (3.0, "too wide")])
-def test_coverage_has_a_direction(factor, words):
-    facts = pages.regression()
-    told = judge(replace(facts, predictions=replace(facts.predictions, std=factor * facts.predictions.std), start=None))
-    assert told.level == "care"
-    assert words in told.sentences[0]
-    assert words in page(replace(facts, predictions=replace(facts.predictions, std=factor * facts.predictions.std)))
-
-
-@pytest.mark.parametrize(("power", "words"), [(4.0, "overconfident"), (0.35, "less sure")])
-def test_confidence_has_a_direction(power, words):
-    facts = pages.classification()
-    proba = facts.predictions.proba**power
-    told = judge(replace(facts, predictions=Predictions(proba=proba / proba.sum(axis=-1, keepdims=True)), start=None))
-    assert told.level == "care"
-    assert words in told.sentences[0]
-
-
-def test_a_better_start_is_told():
-    facts = pages.regression()
-    exact = Predictions(mean=facts.y[None] + 0.1, std=np.full((1, len(facts.y)), 5.0))
-    told = judge(replace(facts, start=exact))
-    assert told.level == "care"
-    assert "deep ensemble" in told.sentences[0]
-    impossible = replace(pages.classification(), start=Predictions(proba=np.eye(3)[None, np.zeros(300, int)]))
-    assert level(impossible) == "good"  # a start that held labels impossible is worse, and no reason to crash
-    assert "∞" in page(impossible)
-
-
-def test_few_rows_and_a_run_stopped_early():
-    assert "too few rows" in judge(pages.regression(rows=12)).sentences[0]
-    assert "stopped early" in judge(replace(pages.regression(), draws_wanted=400)).sentences[0]
-
-
-@pytest.mark.parametrize(("error", "level"), [(0.02, "good"), (0.2, "care"), (0.6, "stop")])
-def test_monte_carlo_error_decides_where_it_is_known(error, level):
-    """Chains that disagree (R̂ 1.3) may be used if their answers are known well enough."""
-    facts = pages.regression()
-    apart = Finding("rhat", "care", ("predictions",), value=1.3, limit=1.01, details=dict(worst="predictions"))
-    diagnosis = facts.diagnosis._replace(rhat={"predictions": np.full(20, 1.3)}, findings=(apart,))
-    facts = replace(facts, diagnosis=diagnosis, error=np.full(20, error))
-    said = judge(facts)
-    assert said.level == level
-    assert any("known to" in sentence for sentence in said.sentences) == (level != "good")
-    assert any("R-hat" in sentence for sentence in said.sentences) == (level != "good")
-    assert judge(replace(facts, error=None)).level == "stop"
-
-
-@pytest.mark.parametrize("task", ["regression", "classification"])
-def test_monte_carlo_error_is_that_of_chains_that_live(task):
-    """Chains that say 0.5 ± 0.1 each at random, one lost: 0.1/√(m · variance of the answer), on average over rows."""
-    random, chains, rows = np.random.default_rng(0), 9, 400
-    followed = np.repeat(0.5 + 0.1 * random.normal(size=(chains, 1, rows)), 3, axis=1)
-    followed[4] = 1e3
-    total = SimpleNamespace(total=np.full(rows, 0.25))
-    model = SimpleNamespace(posterior_=SimpleNamespace(diverged=(4,)), task=task, uncertainty=lambda X: total)
-    error = _error(model, None, followed)
-    assert error.shape == (rows,)
-    spread = np.sqrt(np.mean(error**2)) * np.sqrt((chains - 1) * 0.25)
-    # in classification the answer's variance is m(1 - m), 0.25 less the variance of the chains' mean: 1 in 200
-    assert abs(spread / 0.1 - 1) < 5 * np.sqrt(1 / (2 * (chains - 2) * rows)) + 0.01
-    model.posterior_.diverged = (1,)
-    assert _error(model, None, followed[:2]) is None
