@@ -22,8 +22,8 @@ app.command()(evidence.evidence)
 app.command(context_settings=_more)(samplers.audit)
 app.command()(samplers.kernels)
 app.command()(samplers.cite)
-app.command()(figures.bench)
-app.command()(figures.reproduce)
+app.command("bench")(figures.bench)
+app.command("reproduce")(figures.reproduce)
 
 
 def main() -> None:

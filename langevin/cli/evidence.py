@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from langevin.cli.fit import PARTS
-from langevin.cli.shared import Json, Quiet, Seed, fail, write_json
+from langevin.cli.shared import Json, Quiet, Seed, fail, say, write_json
 
 USUAL = ("laplace", "ais", "adapted", "dais")
 BATCHES = ("midpoint", "stages")
@@ -89,7 +89,7 @@ def evidence(
         _print(rows)
         if about:
             where = Path(source) / f"{DOCUMENT}.json"
-            Console().print(f"kept in {where}; `langevin report {source}` shows it.", highlight=False)
+            say(f"kept in {where}; `langevin report {source}` shows it.")
     if all("log_z" not in row for row in rows):
         fail(f"evidence: no method gave an answer; {rows[0]['words']}")
 
@@ -169,4 +169,4 @@ def _print(rows: list[dict[str, Any]]) -> None:
     console.print(table)
     for row in rows:
         if row["words"]:
-            console.print(f"[yellow]![/yellow] {row['method']}: {row['words']}", highlight=False)
+            say(f"! {row['method']}: {row['words']}")

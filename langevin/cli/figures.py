@@ -3,101 +3,137 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from types import ModuleType
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from langevin.cli.shared import Data, Figure, Json, Quiet, Seed, Size, fail
+from langevin.cli.shared import Data, Figure, Json, Quiet, Seed, Size, dim, fail, say
+
+SIZES = ("cpu", "gpu", "quick")
+BAR_SIZES = ("cpu", "gpu")  # sizes that bars are stated for, unless a module says otherwise by a name of its own
 
 
-def bench(
-    name: Annotated[str, typer.Argument(help="Which comparison; --list shows them.")] = "",
-    json: Json = None,
-    seed: Seed = 0,
-    size: Size = "cpu",
-    figure: Figure = None,
-    quiet: Quiet = False,
-    data: Data = None,
-    every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="With --all: a folder for the JSON files and one Markdown table.")
-    ] = None,
-) -> None:
-    """Measure speed and memory against the limit and the peers."""
-    names = [n for n in _modules("langevin_lab.benchmarks") if not n.endswith("_peer")]
-    modules = {n: f"langevin_lab.benchmarks.{n}" for n in names}
-    words = ("bench", "benchmark", "Benchmarks", "make bench")
-    _dispatched(
-        words, modules, name, data, show, every, out, dict(json=json, seed=seed, size=size, figure=figure, quiet=quiet)
-    )
+class Kind(NamedTuple):
+    """command: its name; thing: what it runs; title, target: of the page that --all writes; package: where they are."""
+
+    command: str
+    thing: str
+    title: str
+    target: str
+    package: str
+
+    def modules(self) -> dict[str, str]:
+        """Names as they are written on the command line, and modules."""
+        names = (m.name for m in pkgutil.iter_modules(importlib.import_module(self.package).__path__))
+        own = sorted(name for name in names if not name.startswith("_") and not name.endswith("_peer"))
+        return {name.replace("_", "-"): f"{self.package}.{name}" for name in own}
 
 
-def reproduce(
-    name: Annotated[str, typer.Argument(help="Which result; --list shows them.")] = "",
-    json: Json = None,
-    seed: Seed = 0,
-    size: Size = "cpu",
-    figure: Figure = None,
-    quiet: Quiet = False,
-    data: Data = None,
-    every: Annotated[bool, typer.Option("--all", help="Reproduce all of them.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="With --all: a folder for JSON files, figures and one Markdown table.")
-    ] = None,
-) -> None:
-    """Reproduce a result of the papers, its figure included."""
-    modules = {n.replace("_", "-"): f"langevin_lab.experiments.{n}" for n in _modules("langevin_lab.experiments")}
-    words = ("reproduce", "result", "Results", "make results")
-    _dispatched(
-        words, modules, name, data, show, every, out, dict(json=json, seed=seed, size=size, figure=figure, quiet=quiet)
-    )
+class How(NamedTuple):
+    """The flags of one run."""
+
+    json: Path | None
+    seed: int
+    size: str
+    figure: Path | None
+    quiet: bool
+    data: str | None
 
 
-def _dispatched(words, modules: dict[str, str], name, data, show: bool, every: bool, out, how: dict) -> None:
-    """List, run all, or run one of these modules."""
-    command, thing, title, target = words
-    if show:
-        _list(modules)
-    elif every:
-        _all(title, target, modules, out, how["seed"], how["size"], how["quiet"])
-    elif name not in modules:
-        fail(f"{command}: there is no {thing} named {name!r}; there are {', '.join(modules)}.")
-    elif data and not _takes_data(modules[name]):
-        fail(f"{command}: {name} has no table to replace; leave --data out.")
-    else:
-        _run(modules[name], *how.values(), extra={"data": data} if data else None)
+def _command(kind: Kind, about: str) -> Callable[..., None]:
+    """The command of a kind; `about` is its help."""
+
+    def command(
+        name: Annotated[str, typer.Argument(help="Which one; --list shows them.")] = "",
+        json: Json = None,
+        seed: Seed = 0,
+        size: Size = "cpu",
+        figure: Figure = None,
+        quiet: Quiet = False,
+        data: Data = None,
+        every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
+        show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
+        out: Annotated[
+            Path | None, typer.Option(help="With --all: a folder for JSON files, figures and one Markdown table.")
+        ] = None,
+    ) -> None:
+        modules, how = kind.modules(), How(json, seed, size, figure, quiet, data)
+        if size not in SIZES:
+            fail(f"--size is {size!r}; it must be cpu, gpu or quick.")
+        if figure and figure.suffix not in (".png", ".svg"):
+            fail(f"--figure is {figure}; its name must end in .png or .svg.")
+        if show:
+            _list(modules)
+        elif every:
+            _all(kind, modules, out, how)
+        elif name not in modules:
+            fail(f"{kind.command}: there is no {kind.thing} named {name!r}; there are {', '.join(modules)}.")
+        else:
+            _one(kind, name, modules[name], how)
+
+    command.__doc__ = about
+    return command
 
 
-def _run(module: str, json: Path | None, seed: int, size: str, figure: Path | None, quiet: bool, extra=None):
-    if size not in ("cpu", "gpu", "quick"):
-        fail(f"--size is {size!r}; it must be cpu, gpu or quick.")
-    if figure and figure.suffix not in (".png", ".svg"):
-        fail(f"--figure is {figure}; its name must end in .png or .svg.")
-    began = time.perf_counter()
+bench = _command(
+    Kind("bench", "benchmark", "Benchmarks", "make bench", "langevin_lab.benchmarks"),
+    "Measure speed and memory against the limit and the peers.",
+)
+reproduce = _command(
+    Kind("reproduce", "result", "Results", "make results", "langevin_lab.experiments"),
+    "Reproduce a result of the papers, its figure included.",
+)
+
+
+def _one(kind: Kind, name: str, path: str, how: How) -> None:
+    if how.data and "data" not in inspect.signature(importlib.import_module(path).run).parameters:
+        fail(f"{kind.command}: {name} has no table to replace; leave --data out.")
     try:
-        result = importlib.import_module(module).run(size, seed, **(extra or {}))
+        _run(name, path, how)
     except ImportError as error:
-        fail(f"{module.split('.')[-1]} needs a package that is not installed ({error.name}): make setup-bench.")
-    result.seconds, result.seed = time.perf_counter() - began, seed
-    if json:
-        result.write(json)
-    if figure:
+        fail(f"{kind.command}: {error}")
+
+
+def _run(name: str, path: str, how: How) -> Any:
+    module = _ready(name, path)
+    began = time.perf_counter()
+    result = module.run(how.size, how.seed, **({"data": how.data} if how.data else {}))
+    result.seconds, result.seed = time.perf_counter() - began, how.seed
+    if how.size not in getattr(module, "BAR_SIZES", BAR_SIZES):  # a bar of another size says nothing of these figures
+        result.bars, result.table = {}, [{k: v for k, v in row.items() if k != "bar"} for row in result.table]
+    if how.json:
+        result.write(how.json)
+    if how.figure:
         if result.drawing is None:
             fail(f"{result.name} has no figure to draw.")
-        figure.parent.mkdir(parents=True, exist_ok=True)
-        result.drawing(str(figure))
-    if not quiet:
-        _print(result, figure)
+        how.figure.parent.mkdir(parents=True, exist_ok=True)
+        result.drawing(str(how.figure))
+    if not how.quiet:
+        _print(result, how.figure)
     return result
+
+
+def _ready(name: str, path: str) -> ModuleType:
+    """The module, whose `NEEDS` are checked before hours of work: names of packages to import."""
+    module = importlib.import_module(path)
+    missing = [package for package in getattr(module, "NEEDS", ()) if importlib.util.find_spec(package) is None]
+    if missing:
+        packages = ", ".join(missing)
+        raise ModuleNotFoundError(
+            f"{name} needs {packages}, not installed here: pip install {' '.join(missing)}, or make setup-bench.",
+            name=missing[0],
+        )
+    return module
 
 
 def _list(modules: dict[str, str]) -> None:
@@ -105,56 +141,45 @@ def _list(modules: dict[str, str]) -> None:
         print(f"{name:20} {_first_line(module)}")
 
 
-def _all(title: str, command: str, modules: dict[str, str], out: Path | None, seed: int, size: str, quiet: bool):
-    """Run every module whose data are there; with a folder, leave JSON, figures and a table there."""
+def _all(kind: Kind, modules: dict[str, str], out: Path | None, how: How) -> None:
+    """Run every module whose data and packages are there; with a folder, leave JSON, figures and a table there."""
     from langevin.data.files import DataError
 
-    for name, module in modules.items():
-        path = out / f"{name}.json" if out else None
+    for name, path in modules.items():
         try:
-            result = _run(module, path, seed, size, None, quiet)
-        except (DataError, FileNotFoundError) as error:
-            Console(stderr=True).print(f"langevin: {name} is left out: {error}", highlight=False, markup=False)
+            result = _run(name, path, how._replace(json=out / f"{name}.json" if out else None, figure=None))
+        except (DataError, FileNotFoundError, ImportError) as error:
+            say(f"langevin: {name} is left out: {error}", error=True)
             continue
         if out and result.drawing:
             result.drawing(str(out / f"{name}.png"))
     if out:
         from langevin.core.result import markdown
 
-        (out / "README.md").write_text(markdown(out, title, command))
+        (out / "README.md").write_text(markdown(out, kind.title, kind.target))
 
 
 def _print(result, figure: Path | None) -> None:
     console, body = Console(), result.as_dict()
     if body["table"]:
         columns = list(dict.fromkeys(k for row in body["table"] for k in row))
-        table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+        table = Table(*map(escape, columns), box=None, pad_edge=False, header_style="bold")
         for row in body["table"]:
             table.add_row(*(_cell(row.get(c, "")) for c in columns))
         console.print(table)
         console.print()
     for key, value in body["figures"].items():
         bar = f"   bar {body['bars'][key]}" if key in body["bars"] else ""
-        console.print(f"{key} = [bold]{value}[/bold]{bar}", highlight=False)
+        console.print(f"{escape(key)} = [bold]{value}[/bold]{escape(bar)}", highlight=False)
     for note in result.notes:
         console.print(f"[yellow]![/yellow] {escape(note)}", highlight=False)
-    where = body["provenance"]
-    console.print(f"\n[dim]{result.name}, seed {where['seed']}, {where['device']}, {where['seconds']} s[/dim]")
+    dim(result.name, body["provenance"])
     if figure:
-        console.print(f"figure: {figure}", highlight=False)
+        say(f"figure: {figure}")
 
 
 def _cell(value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _modules(package: str) -> list[str]:
-    names = (m.name for m in pkgutil.iter_modules(importlib.import_module(package).__path__))
-    return sorted(name for name in names if not name.startswith("_"))
-
-
-def _takes_data(module: str) -> bool:
-    return "data" in inspect.signature(importlib.import_module(module).run).parameters
+    return f"{value:.4g}" if isinstance(value, float) else escape(str(value))
 
 
 def _first_line(module: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import warnings
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from langevin.cli.models import figures_of, numbers_of, write_report
-from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, write_json
+from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, say, write_json
 
 PARTS = 0.8, 0.2
 
@@ -57,7 +58,7 @@ def fit(
     table = tables.read(data, target, task=task)
     console = Console(quiet=quiet)
     for note in table.notes:
-        console.print(note, highlight=False, markup=False)
+        say(note, quiet=quiet)
     train, test = parts.split(len(table.y), seed, PARTS)
     X, y = table.X.iloc[train], table.y[train]
     page = _shown(table.name, console) if live else None
@@ -65,7 +66,7 @@ def fit(
     told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_: Console(stderr=True).print(f"! {message}", markup=False)
+        warnings.showwarning = lambda message, *_: say(f"! {message}", error=True)
         if resume:
             model = _resumed(out, X, y, told)
         else:
@@ -103,7 +104,6 @@ def _devices() -> None:
 def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
     from langevin.audit.subjects import number
     from langevin.core.kernel import describe, named
-    from langevin.core.record import replace
     from langevin.estimators.classifier import BayesianClassifier
     from langevin.estimators.regressor import BayesianRegressor
 
@@ -120,7 +120,11 @@ def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
     wrong = next((name for name in values if name not in known), None)
     if wrong:
         fail(f"fit: {cls.__name__} has no option --{wrong.replace('_', '-')}; it has {', '.join(known)}.")
-    return made.set_params(kernel=replace(cls(), **values) if given["kernel"] else values or None)
+    required = [p.name for p in inspect.signature(cls).parameters.values() if p.default is p.empty]
+    needed = [name for name in required if name not in values]
+    if given["kernel"] and needed:
+        fail(f"fit: {cls.__name__} needs a value for {', '.join(needed)}; such a kernel is made in Python.")
+    return made.set_params(kernel=cls(**values) if given["kernel"] else values or None)
 
 
 def _opened(context: typer.Context, out: Path, resume: bool) -> dict[str, Any]:
@@ -180,7 +184,7 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
     colour = {"good": "green", "care": "yellow"}.get(verdict["level"], "red")
     console.print(f"\n[{colour}]{verdict['headline']}[/{colour}]", highlight=False)
     for finding in verdict["findings"]:
-        console.print(f"- {finding['sentence']}", highlight=False, markup=False)
+        say(f"- {finding['sentence']}", quiet=console.quiet)
     table = Table("on rows not seen", "", box=None, pad_edge=False, header_style="bold")
     for name, value in result["figures"].items():
         table.add_row(name, f"{value:.4g}")
@@ -192,17 +196,17 @@ def _end(console: Console, model: Any, out: Path | None, report: Path | None) ->
     have = model.posterior_.info.ok.shape[1]
     console.print(f"\n[dim]{model.seconds_:.0f} s[/dim]")
     if report:
-        console.print(f"report: {report}", highlight=False)
+        say(f"report: {report}", quiet=console.quiet)
     if out:
-        console.print(f"model: {out}", highlight=False)
+        say(f"model: {out}", quiet=console.quiet)
     if have < model.plan_.draws:
         how = f"add --resume --out {out}" if out else "give --out next time to be able to go on"
-        console.print(f"interrupted after {have} of {model.plan_.draws} draws: {how}.", highlight=False)
+        say(f"interrupted after {have} of {model.plan_.draws} draws: {how}.", quiet=console.quiet)
 
 
 def _shown(name: str, console: Console) -> Any:
     from langevin.report.live import Live
 
     live = Live(name)
-    console.print(f"live: {live.address}", highlight=False)
+    say(f"live: {live.address}", quiet=console.quiet)
     return live

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from langevin.cli.shared import Json, Quiet, Seed, fail, write_json
+from langevin.cli.shared import Json, Quiet, Seed, fail, say, write_json
 
 Model = Annotated[Path, typer.Argument(help="A folder that `langevin fit --out` wrote.")]
 
@@ -41,7 +42,7 @@ def predict(
         write_json(json, frame.to_dict("records"))
     if not quiet:
         odd = int(frame["outlier"].sum())
-        Console(stderr=True).print(f"{len(frame)} rows, {odd} of them unlike the training data.", highlight=False)
+        say(f"{len(frame)} rows, {odd} of them unlike the training data.", error=True)
         if not out:
             print(frame.to_csv(index=False), end="")
 
@@ -65,7 +66,7 @@ def report(
         figures, verdict = figures_of(facts), judge(facts).as_dict()
         body = dict(name="report", figures=figures, table=[], verdict=verdict, provenance=facts.provenance)
         write_json(json, body)
-    Console(quiet=quiet).print(f"report: {path}", highlight=False)
+    say(f"report: {path}", quiet=quiet)
 
 
 def compare(
@@ -79,23 +80,23 @@ def compare(
 
     With `langevin evidence` of both on the same rows it tells the Bayes factor too.
     """
-    from langevin.report.comparison import compared
+    from langevin.report.comparison import compared, left_out
 
-    rows = compared(first, second)
+    rows, missing = compared(first, second), left_out(first, second)
     if json:
         figures = {f"{r['score']}_difference": r["difference"] for r in rows}
-        write_json(json, dict(name="compare", figures=figures, table=rows, provenance={}))
-    table = Table("score", str(first), str(second), "difference", "± error", "better", box=None, header_style="bold")
+        write_json(json, dict(name="compare", figures=figures, table=rows, notes=missing, provenance={}))
+    models = escape(str(first)), escape(str(second))
+    table = Table("score", *models, "difference", "± error", "better", box=None, header_style="bold")
     for r in rows:
         form = ".2f" if "words" in r else ".4g"  # log evidence has many digits before those that count
         numbers = [format(r[k], form) for k in ("first", "second", "difference", "stderr")]
         table.add_row(r["score"], *numbers, r["better"])
     Console(quiet=quiet).print(table)
-    for r in rows:
-        if "words" in r:
-            Console(quiet=quiet).print(r["words"], highlight=False, markup=False)
+    for told in [r["words"] for r in rows if "words" in r] + missing:
+        say(told, quiet=quiet)
     for note in dict.fromkeys(n for r in rows for n in r["notes"]):
-        Console(quiet=quiet).print(f"! {note}", highlight=False, markup=False)
+        say(f"! {note}", quiet=quiet)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

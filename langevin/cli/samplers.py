@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from langevin.cli.shared import Json, Quiet, Seed, Size, fail, options, write_json
+from langevin.cli.shared import Json, Quiet, Seed, Size, dim, fail, options, say, write_json
 
 
 def audit(
@@ -41,8 +43,8 @@ def audit(
         print("samplers:", ", ".join(subjects.audited()), "\ntargets: ", ", ".join(trials.BUILT))
         return
     if every:
-        say = (lambda line: None) if quiet else Console().print
-        audit_table.write(out or Path("docs"), size=size, seed=seed, targets=target or (), say=say)
+        line = partial(say, quiet=quiet)
+        audit_table.write(out or Path("docs"), size=size, seed=seed, targets=target or (), say=line)
         return
     if not kernel:
         fail("audit: name a kernel, module:Kernel or blackjax:NAME; --list shows ours.")
@@ -50,7 +52,7 @@ def audit(
         name, made = subjects.subject(kernel, options(context.args))
         began = time.perf_counter()
         with Console(stderr=True, quiet=quiet).status("audit") as status:
-            told = lambda where: status.update(f"audit of {name}: {where}")
+            told = lambda where: status.update(escape(f"audit of {name}: {where}"))
             result = audit_kernel(made, target or (), size, seed, name=name, told=told)
     except (ValueError, ImportError) as error:
         fail(str(error))
@@ -86,33 +88,33 @@ def kernels(
     if not name:
         table = Table("kernel", "what it is", "what it converges to", box=None, pad_edge=False, header_style="bold")
         for n, row in rows.items():
-            table.add_row(n, row["summary"], row["law"])
+            table.add_row(n, escape(row["summary"]), escape(row["law"]))
         console.print(table)
         return
     row = rows[name.lower()]
-    console.print(f"[bold]{name.lower()}[/bold]: {row['summary']}\nconverges to: {row['law']}\n")
+    console.print(f"[bold]{name.lower()}[/bold]: {escape(row['summary'])}\nconverges to: {escape(row['law'])}\n")
     table = Table("field", "default", "meaning", box=None, pad_edge=False, header_style="bold")
     for field in core.describe(chosen[name.lower()]):
-        table.add_row(field.name, row["fields"][field.name]["default"], field.words)
+        table.add_row(field.name, escape(row["fields"][field.name]["default"]), escape(field.words))
     console.print(table)
-    console.print("\n" + "\n".join(row["references"]))
+    say("\n" + "\n".join(row["references"]))
 
 
 def _print_audit(result) -> None:
     console, body = Console(), result.as_dict()
-    console.print(f"[bold]{result.kernel}[/bold] claims: {result.law}\n", highlight=False)
+    console.print(f"[bold]{escape(result.kernel)}[/bold] claims: {escape(result.law)}\n", highlight=False)
     table = Table(*body["table"][0], box=None, pad_edge=False, header_style="bold")
     for row in body["table"]:
-        table.add_row(*map(str, row.values()))
+        table.add_row(*(escape(str(value)) for value in row.values()))
     console.print(table, highlight=False)
-    figures, where = body["figures"], body["provenance"]
+    figures = body["figures"]
     if "cost_time" in figures:
         console.print(
             f"\ncost of a step: {figures['cost_grad']:g} gradients, {figures['cost_time']:.2f}× the time of SGLD's"
         )
     colour = {"passed": "green", "as claimed": "yellow"}.get(result.outcome, "red")
-    console.print(f"\n[{colour}]{result.outcome}[/{colour}] {result.verdict}", highlight=False)
-    console.print(f"\n[dim]{result.name}, seed {where['seed']}, {where['device']}, {where['seconds']} s[/dim]")
+    console.print(f"\n[{colour}]{result.outcome}[/{colour}] {escape(result.verdict)}", highlight=False)
+    dim(result.name, body["provenance"])
 
 
 def _kernel_row(name: str, cls: type) -> dict:

@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random, where something is.")]
@@ -42,6 +43,17 @@ def write_json(path: Path, body) -> None:
     path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
 
 
+def say(text: str, *, quiet: bool = False, error: bool = False) -> None:
+    """A line as it is: no brackets are taken for colours, and no path is broken at the edge of the terminal."""
+    Console(stderr=error, quiet=quiet).print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def dim(name: str, provenance: dict) -> None:
+    """The last line of a result: what ran, with which seed, where and for how long."""
+    told = f"{name}, seed {provenance['seed']}, {provenance['device']}, {provenance['seconds']} s"
+    Console().print(f"\n[dim]{escape(told)}[/dim]")
+
+
 def fail(sentence: str) -> NoReturn:
-    Console(stderr=True).print(f"langevin: {sentence}", highlight=False, markup=False)
+    say(f"langevin: {sentence}", error=True)
     raise SystemExit(2)

@@ -74,74 +74,41 @@ def _list(things: Iterable[Any]) -> str:
     return ", ".join(map(str, things))
 
 
-def _diverged(f: Finding) -> str:
-    return (
+SENTENCES: dict[str, Callable[[Finding], str]] = {
+    "diverged": lambda f: (
         f"{len(f.chains)} of {f.details['of']} chains diverged and are left out (number {_list(f.chains)}, "
         "counted from 0): lower the step size, or start nearer the mode."
-    )
-
-
-def _unequal_weights(f: Finding) -> str:
-    return (
+    ),
+    "unequal_weights": lambda f: (
         "Draws have unequal weights, which R-hat and ESS leave aside: the weights alone make "
         f"{f.details['draws']} draws worth {f.value:.0f}; if that is few, draw more."
-    )
-
-
-def _too_few_draws(f: Finding) -> str:
-    return f"{f.details['chains']} chains of {f.value:.0f} draws are left: too few to judge; draw more."
-
-
-def _one_chain(f: Finding) -> str:
-    return (
+    ),
+    "too_few_draws": lambda f: (
+        f"{f.details['chains']} chains of {f.value:.0f} draws are left: too few to judge; draw more."
+    ),
+    "one_chain": lambda f: (
         "There is one chain: R-hat compares its two halves only, and cannot see a mode never visited; "
         "run 4 chains or more."
-    )
-
-
-def _never_moved(f: Finding) -> str:
-    return (
+    ),
+    "never_moved": lambda f: (
         f"{len(f.chains)} chains never moved (number {_list(f.chains)}, counted from 0; variance zero in "
         f"{_list(f.names)}): all proposals were rejected, so lower the step size, or steps were far too small."
-    )
-
-
-def _weights_unmixed(f: Finding) -> str:
-    return (
+    ),
+    "weights_unmixed": lambda f: (
         f"R-hat of {_list(f.names)} is {f.value:.3f}, that of the predictions {f.details['predictions']:.3f}: the "
         "weights of a network need not mix (hidden units trade places); judge by the predictions."
-    )
-
-
-def _rhat(f: Finding) -> str:
-    return (
+    ),
+    "rhat": lambda f: (
         f"R-hat of {_list(f.names)} is above {f.limit:g} (worst {f.value:.3f}, of {f.details['worst']}): the "
         "chains disagree; run or warm up longer."
-    )
-
-
-def _ess_bulk(f: Finding) -> str:
-    chains = f.details["chains"]
-    return (
-        f"Bulk ESS of {_list(f.names)} is below {f.limit / chains:g} for each chain (worst {f.value:.0f} from "
-        f"{chains} chains, of {f.details['worst']}): means and R-hat are uncertain; draw more."
-    )
-
-
-def _acceptance(f: Finding) -> str:
-    low = f.value < f.limit
-    advice = "too few moves are taken; lower" if low else "moves are needlessly small; raise"
-    return f"Mean acceptance is {f.value:.3f}: {advice} the step size."
-
-
-SENTENCES: dict[str, Callable[[Finding], str]] = {
-    "diverged": _diverged,
-    "unequal_weights": _unequal_weights,
-    "too_few_draws": _too_few_draws,
-    "one_chain": _one_chain,
-    "never_moved": _never_moved,
-    "weights_unmixed": _weights_unmixed,
-    "rhat": _rhat,
-    "ess_bulk": _ess_bulk,
-    "acceptance": _acceptance,
+    ),
+    "ess_bulk": lambda f: (
+        f"Bulk ESS of {_list(f.names)} is below {f.limit / f.details['chains']:g} for each chain (worst {f.value:.0f} "
+        f"from {f.details['chains']} chains, of {f.details['worst']}): means and R-hat are uncertain; draw more."
+    ),
+    "acceptance": lambda f: (
+        f"Mean acceptance is {f.value:.3f}: "
+        + ("too few moves are taken; lower" if f.value < f.limit else "moves are needlessly small; raise")
+        + " the step size."
+    ),
 }

@@ -19,6 +19,12 @@ ROWS = 5000  # training rows that are scored, at most
 HEAVY = 0.7  # Pareto's k above which a left-out density is not to be trusted
 WIDE = 0.4  # variance of a row's log likelihood above which WAIC is not
 DOCUMENT = "scores"
+SCORES = (
+    ("nll", "log score", "test"),
+    ("crps", "−CRPS", "test"),
+    ("loo", "PSIS-LOO", "train"),
+    ("waic", "WAIC", "train"),
+)
 
 
 def write(folder: Path, facts: ReportData, estimator: Any, X: Any, y: np.ndarray) -> None:
@@ -41,10 +47,8 @@ def compared(first: Path, second: Path) -> list[dict[str, Any]]:
     """
     a, b = _read(first), _read(second)
     rows = []
-    for score, name, rows_of in (
-        ("nll", "log score", "test"), ("crps", "−CRPS", "test"), ("loo", "PSIS-LOO", "train"), ("waic", "WAIC", "train")
-    ):  # fmt: skip
-        if score not in a or score not in b or str(a[rows_of]) != str(b[rows_of]):
+    for score, name, _ in SCORES:
+        if _missing(score, a, b):
             continue
         gap = compare.difference(a[score], b[score])
         notes = _doubts(score, a, b)
@@ -57,6 +61,27 @@ def compared(first: Path, second: Path) -> list[dict[str, Any]]:
     if not rows:
         raise ValueError(f"compare: {first} and {second} have no rows in common; fit both to one table with one seed.")
     return rows
+
+
+def left_out(first: Path, second: Path) -> list[str]:
+    """Why a score is not among the rows of `compared`, a sentence for each; only regressions have a CRPS."""
+    a, b = _read(first), _read(second)
+    why = [(name, _missing(score, a, b)) for score, name, _ in SCORES if score != "crps"]
+    return [f"{name} is not shown: {reason}." for name, reason in why if reason]
+
+
+def _missing(score: str, a: dict[str, Any], b: dict[str, Any]) -> str:
+    """Why two models cannot be compared by a score; nothing where they can."""
+    rows_of = next(rows for key, _, rows in SCORES if key == score)
+    if str(a[rows_of]) != str(b[rows_of]):
+        return f"the models have different {'test' if rows_of == 'test' else 'training'} rows; fit both with one seed"
+    without = [place for place, model in (("first", a), ("second", b)) if score not in model]
+    if without and score == "loo":
+        return (
+            f"ArviZ was not installed when the {' and the '.join(without)} model was fitted; install langevin[arviz] "
+            "and fit again"
+        )
+    return f"the {' and the '.join(without)} model has none" if without else ""
 
 
 def trained(folder: Path) -> str:

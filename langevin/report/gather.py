@@ -88,15 +88,21 @@ def _kernel(kernel: Any) -> tuple[Law, str, str, tuple[str, ...]]:
 
 def _shown(kernel: Any) -> str:
     """A kernel's fields in short: numbers that differ from chain to chain by their median, others by kind."""
+    said = ", ".join(f"{f.name} {_short(getattr(kernel, f.name))}" for f in dataclasses.fields(kernel))
+    return f"{type(kernel).__name__}: {said}" if said else type(kernel).__name__
 
-    def short(value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        return f"{np.median(value):.3g}" if np.ndim(value) < 2 and np.size(value) else type(value).__name__
 
-    numbers = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(kernel)}
-    said = ", ".join(f"{k} {short(v) if not is_record(v) else type(v).__name__}" for k, v in numbers.items())
-    return f"{type(kernel).__name__}: {said}"
+def _short(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, str | bool):
+        return str(value)
+    if is_record(value) or isinstance(value, dict | list | tuple):
+        return type(value).__name__
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    number = np.asarray(value)
+    return f"{np.median(number):.3g}" if number.dtype.kind in "biuf" and number.size else type(value).__name__
 
 
 def _audit(name: str) -> dict[str, Any]:

@@ -21,13 +21,6 @@ def sentence(finding: Finding) -> str:
     return SENTENCES[finding.code](finding)
 
 
-def _mc_error(f: Finding) -> str:
-    return (
-        f"Predicted means are known to {percent(f.value)} of their standard deviation only, so much do the chains "
-        "differ: take more chains, or draw more."
-    )
-
-
 def _rhat_unknown(f: Finding) -> str:
     missing, of = f.details["missing"], f.details["of"]
     if missing < of:
@@ -36,70 +29,47 @@ def _rhat_unknown(f: Finding) -> str:
     return "R-hat of the predictions is not known, so nothing shows that the chains agree: draw more, from 4 chains."
 
 
-def _wrong_law(f: Finding) -> str:
-    return (
-        f"The kernel does not converge to the posterior but to another law ({f.details['law']}): choose a kernel whose "
-        "law is exact, or its corrected variant."
-    )
+def _chance(f: Finding) -> str:
+    return f"where chance explains {percents(f.details['low'], f.details['high'])}"
 
 
 def _held(f: Finding) -> str:
-    by_chance = percents(f.details["low"], f.details["high"])
-    return f"The 90 % intervals hold {percent(f.value)} of the test rows, where chance explains {by_chance}: "
-
-
-def _intervals_narrow(f: Finding) -> str:
-    return f"{_held(f)}they are too narrow. {OVERSURE}"
-
-
-def _intervals_wide(f: Finding) -> str:
-    return f"{_held(f)}they are too wide, which is safe but says little. Warm up longer, or check the noise model."
+    return f"The 90 % intervals hold {percent(f.value)} of the test rows, {_chance(f)}"
 
 
 def _right(f: Finding) -> str:
-    sure, by_chance = f.details["confidence"], percents(f.details["low"], f.details["high"])
-    return (
-        f"The model is {percent(sure)} sure of its answers on average, and right in {percent(f.value)} "
-        f"where chance explains {by_chance}: "
-    )
-
-
-def _overconfident(f: Finding) -> str:
-    return f"{_right(f)}it is overconfident. {OVERSURE}"
-
-
-def _underconfident(f: Finding) -> str:
-    return f"{_right(f)}it is less sure than it could be. Warm up longer, or try a weaker prior."
-
-
-def _worse_than_start(f: Finding) -> str:
-    return (
-        f"NLL is worse than that of the deep ensemble it started from, by {number(f.value)} "
-        f"(standard error {number(f.details['stderr'], 2)}): lower the step size, or use the ensemble."
-    )
-
-
-def _few_rows(f: Finding) -> str:
-    rows = several(int(f.value), "test row")
-    return f"There are {rows}, too few rows to judge calibration: hold out {f.limit:.0f} or more."
-
-
-def _stopped_early(f: Finding) -> str:
-    return (
-        f"Sampling was stopped early, after {f.value:,.0f} of {f.limit:,.0f} draws of each chain: "
-        "resume it for the rest."
-    )
+    sure = percent(f.details["confidence"])
+    return f"The model is {sure} sure of its answers on average, and right in {percent(f.value)} {_chance(f)}"
 
 
 SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
-    "mc_error": _mc_error,
+    "mc_error": lambda f: (
+        f"Predicted means are known to {percent(f.value)} of their standard deviation only, so much do the chains "
+        "differ: take more chains, or draw more."
+    ),
     "rhat_unknown": _rhat_unknown,
-    "wrong_law": _wrong_law,
-    "intervals_narrow": _intervals_narrow,
-    "intervals_wide": _intervals_wide,
-    "overconfident": _overconfident,
-    "underconfident": _underconfident,
-    "worse_than_start": _worse_than_start,
-    "few_rows": _few_rows,
-    "stopped_early": _stopped_early,
+    "wrong_law": lambda f: (
+        f"The kernel does not converge to the posterior but to another law ({f.details['law']}): choose a kernel whose "
+        "law is exact, or its corrected variant."
+    ),
+    "intervals_narrow": lambda f: f"{_held(f)}: they are too narrow. {OVERSURE}",
+    "intervals_wide": lambda f: (
+        f"{_held(f)}: they are too wide, which is safe but says little. Warm up longer, or check the noise model."
+    ),
+    "overconfident": lambda f: f"{_right(f)}: it is overconfident. {OVERSURE}",
+    "underconfident": lambda f: (
+        f"{_right(f)}: it is less sure than it could be. Warm up longer, or try a weaker prior."
+    ),
+    "worse_than_start": lambda f: (
+        f"NLL is worse than that of the deep ensemble it started from, by {number(f.value)} "
+        f"(standard error {number(f.details['stderr'], 2)}): lower the step size, or use the ensemble."
+    ),
+    "few_rows": lambda f: (
+        f"There are {several(int(f.value), 'test row')}, too few rows to judge calibration: hold out {f.limit:.0f} or "
+        "more."
+    ),
+    "stopped_early": lambda f: (
+        f"Sampling was stopped early, after {f.value:,.0f} of {f.limit:,.0f} draws of each chain: "
+        "resume it for the rest."
+    ),
 }

@@ -1,6 +1,7 @@
 """From a file to a model, predictions, a report and a comparison; and every way to get it wrong."""
 
 import json
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from langevin.cli import app, main
 from langevin.cli import fit as fitting
+from langevin.core import document
 from langevin.report.live import Live
 
 runner = CliRunner()
@@ -96,6 +98,30 @@ def test_compare_names_the_better_model(fitted):
     assert all(row["difference"] == 0 for row in json.loads((folder / "d.json").read_text())["table"])
 
 
+def test_compare_says_why_a_score_is_missing(fitted, tmp_path):
+    folder, _, _ = fitted
+    assert "is not shown" not in call("compare", folder / "a", folder / "a").output
+    shutil.copytree(folder / "a", tmp_path / "bare")
+    found = document.load(tmp_path / "bare", "scores")
+    document.save(tmp_path / "bare", "scores", {k: v for k, v in found.items() if k not in ("loo", "k")})
+    out = call("compare", folder / "a", tmp_path / "bare", "--json", tmp_path / "c.json")
+    assert "PSIS-LOO is not shown: ArviZ was not installed when the second model was fitted" in out.output
+    assert len(json.loads((tmp_path / "c.json").read_text())["notes"]) == 1
+    document.save(tmp_path / "bare", "scores", found | dict(train="other"))
+    out = call("compare", folder / "a", tmp_path / "bare")
+    assert "PSIS-LOO is not shown: the models have different training rows" in out.output
+
+
+def test_brackets_in_a_path_are_no_markup(fitted, monkeypatch):
+    folder, data, _ = fitted
+    monkeypatch.setenv("COLUMNS", "300")
+    odd = folder / "[" / "red]"  # what Rich takes for the end of a colour
+    shutil.copytree(folder / "a", odd)
+    assert f"report: {odd / 'report.html'}" in call("report", odd).output
+    assert "[/red]" in call("compare", odd, folder / "a").output
+    assert "[/red]" in call("fit", data, "--out", odd, code=2).output
+
+
 def test_an_interrupted_fit_goes_on(fitted, monkeypatch):
     folder, data, _ = fitted
 
@@ -147,6 +173,7 @@ def test_classes_are_guessed_and_predicted(fitted):
         ("x,y\n1,a\n2,b\n3,a\n", ["--task", "regression"], "column y, row 1: 'a' is no number"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--hidden", "4,x"], "--hidden is '4,x'"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--kernel", "sgld", "--speed", "3"], "SGLD has no option --speed; it has step_size"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--kernel", "cyclical"], "Cyclical needs a value for kernel"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--plan", "mild"], "there is no plan 'mild'"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--report", "r.txt"], "must end in .html"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--resume"], "--resume needs --out"),

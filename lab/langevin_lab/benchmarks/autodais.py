@@ -35,6 +35,7 @@ from langevin.evidence.base import LOG_2PI, Normal
 from langevin.evidence.dais import Annealing, log_weights
 from langevin.targets.zoo import EightSchools, logistic
 
+NEEDS = ("numpyro",)
 BARS = {"throughput_ratio": "≥ 3"}
 ETA, MOST, GAMMA, SCALE, RATE = 0.01, 0.1, 0.9, 0.1, 1e-2  # AutoDAIS's defaults, and Adam's rate
 SIZES = {"quick": (500, 10), "cpu": (1000, 20), "gpu": (2000, 50)}  # examples and coordinates of `logistic`

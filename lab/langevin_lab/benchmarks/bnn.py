@@ -24,6 +24,7 @@ from langevin.samplers.sgld import SGLD
 from langevin_lab.benchmarks.overhead import log_density, problem
 
 STEP = 1e-7
+NEEDS = ("blackjax", "posteriors", "torch")
 BARS = {
     "blackjax_over_ours_small": "≥ 12",
     "blackjax_over_ours_large": "≥ 1.2",

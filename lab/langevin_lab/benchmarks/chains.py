@@ -22,6 +22,7 @@ from langevin.samplers.smile import SMILE
 from langevin_lab.benchmarks.overhead import log_density
 
 BARS = {"chain_steps_per_second_sgld": "≥ 1e7 on the GPU", "chain_steps_per_second_smile": "≥ 1e7 on the GPU"}
+BAR_SIZES = ("gpu",)
 KERNELS = {"sgld": SGLD(1e-6), "smile": SMILE(1e-3, length=np.inf)}
 BATCH, ROWS = 32, 10_000
 

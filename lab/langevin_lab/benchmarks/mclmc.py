@@ -26,6 +26,7 @@ from langevin.targets.zoo import Gaussian
 from langevin_lab.benchmarks.overhead import log_density
 
 FIGURES = {"blackjax_over_ours_{}": "blackjax", "blackjax_over_ours_{}_same_keys": "blackjax with our keys"}
+NEEDS = ("blackjax",)
 BARS = {name.format(problem): "≥ 1" for problem in ("gaussian", "bnn") for name in FIGURES}
 CHAINS = 10
 

@@ -18,6 +18,7 @@ from langevin.core.result import Result
 from langevin.core.store import Store
 from langevin.core.types import Eval, Info, State
 
+NEEDS = ("zarr", "tensorstore")
 BARS: dict[str, str] = {}
 
 

@@ -36,6 +36,7 @@ from langevin.samplers.optimize import Optimize
 from langevin.samplers.wrappers.ema import EMA
 from langevin.targets.densities_2d import EqualRings
 
+NEEDS = ("torch", "torchebm")
 BARS = {"steps_per_s_ratio": "≥ 5", "grid_kl_ours": "< grid_kl_torchebm"}
 SIZES = {"quick": (1, 100, 2), "cpu": (3, 3000, 9), "gpu": (3, 3000, 9)}  # runs, steps of training, turns
 CHAINS, K, STEP, BUFFER, SCALE, RATE, DECAY = 128, 20, 0.003, 2048, 3.0, 5e-3, 0.998

@@ -50,6 +50,7 @@ from langevin_lab.features import classifier, distances
 CLASSES = 10
 GREYS = {"digits": 17, "mnist": 256, "fashion-mnist": 256}
 SAMPLERS = {"dpm": DPMSolver(20, "rho"), "heun": Heun(18), "em": EulerMaruyama(100)}
+NEEDS = ("diffrax",)
 BARS = {"accuracy_share": "> 0.9", "memorisation": "> 0.8"}
 BLUR = 0.1
 

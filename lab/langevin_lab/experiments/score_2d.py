@@ -49,6 +49,7 @@ from langevin.targets.zoo import Rings
 from langevin_lab.experiments._diffusion import halves, order_of, scatter, trained
 
 SIGMA = 0.3  # of Denoising
+NEEDS = ("diffrax",)
 BARS = {
     **{f"precision_{o}_d{d}": "1 ± 0.05" for o in ("exact", "sliced", "sliced_vr", "denoising") for d in (2, 8, 32)},
     "precision_ncsn_d2": "1 ± 0.05",

@@ -1,0 +1,45 @@
+"""From a fitted estimator to the data of a report, whatever the kernel; and how a kernel is named there."""
+
+import copy
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+
+from langevin import BayesianRegressor
+from langevin.core import kernel as core
+from langevin.report.gather import gather
+from langevin.report.page import page
+from langevin.samplers.sgld import SGLD
+from langevin.tune.plan import Plan
+
+core.named("sgld")  # fills the registry
+
+
+def built(cls: type):
+    """A kernel with its defaults; one that is made of a kernel is made of SGLD."""
+    return cls(SGLD()) if issubclass(cls, core.Wrapper) else cls()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(40, 2))
+    plan = Plan(kernel=SGLD(1e-6), draws=4, thin=1, ascent=5)
+    model = BayesianRegressor(plan, hidden=(2,), chains=2, random_state=0)
+    return model.fit(X, X[:, 0]), X
+
+
+@pytest.mark.parametrize("name", sorted(core.KERNELS))
+def test_a_report_is_made_for_every_kernel(fitted, name):
+    (model, X), cls = fitted, core.KERNELS[name]
+    model = copy.copy(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a kernel of a wrong stationary distribution says so once
+        model.posterior_ = dataclasses.replace(model.posterior_, kernel=built(cls))
+        data = gather(model, X[:10], X[:10, 0], name="t", target="y")
+    assert data.model["kernel"].startswith(cls.__name__)
+    assert "array" not in data.model["kernel"]
+    assert data.law
+    assert cls.__name__ in page(data)
