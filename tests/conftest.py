@@ -47,22 +47,24 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 # files whose tests share programs or fits: one worker has each, for tracing is not shared between workers
 TOGETHER = (
-    "test_estimators",
     "test_fit",
     "test_evidence",
     "test_toolbox",
     "test_reversible",
     "test_zigzag",
     "test_adapters",
+    "test_adapter_state",
 )
+GROUPS = {name: "fits" for name in ("test_estimators", "test_columns", "test_conformal")}
+GROUPS |= {name: name for name in TOGETHER}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Of scikit-learn's checks the fast suite has all for a regressor, and a classifier's own for a classifier."""
     for item in items:
-        if item.path.stem in TOGETHER and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if item.path.stem in GROUPS and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(GROUPS[item.path.stem]))
         if item.name.startswith("test_scikit_learn_agrees[BayesianClassifier") and "classif" not in item.name[40:]:
             item.add_marker(pytest.mark.slow)
 

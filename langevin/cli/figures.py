@@ -85,14 +85,10 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
     return command
 
 
-bench = _command(
-    Kind("bench", "benchmark", "Benchmarks", "make bench", "langevin_lab.benchmarks"),
-    "Measure speed and memory against the limit and the peers.",
-)
-reproduce = _command(
-    Kind("reproduce", "result", "Results", "make results", "langevin_lab.experiments"),
-    "Reproduce a result of the papers, its figure included.",
-)
+BENCH = Kind("bench", "benchmark", "Benchmarks", "make bench", "langevin_lab.benchmarks")
+REPRODUCE = Kind("reproduce", "result", "Results", "make results", "langevin_lab.experiments")
+bench = _command(BENCH, "Measure speed and memory against the limit and the peers.")
+reproduce = _command(REPRODUCE, "Reproduce a result of the papers, its figure included.")
 
 
 def _one(kind: Kind, name: str, path: str, how: How) -> None:

@@ -142,14 +142,14 @@ def _opened(context: typer.Context, out: Path, resume: bool) -> dict[str, Any]:
 
 def _kept(out: Path | None, model: Any, told: dict[str, Any]) -> tuple:
     """A callback that saves the model after every chunk of draws, for --resume."""
-    from langevin.estimators.network import Look
+    from langevin.estimators.snapshot import Snapshot
     from langevin.report import folder
 
     if out is None:
         return ()
     fitted = hasattr(model, "posterior_")
     before = [(model.posterior_.draws, model.posterior_.info)] if fitted else []
-    return (Look(model, lambda now: folder.save_part(out, now, told), before, model.seconds_ if fitted else 0.0),)
+    return (Snapshot(model, lambda now: folder.save_part(out, now, told), before, model.seconds_ if fitted else 0.0),)
 
 
 def _resumed(out: Path, X, y, told: dict[str, Any]) -> Any:

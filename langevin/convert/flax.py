@@ -102,12 +102,16 @@ def _nnx(module, batch_statistics, call) -> Adapted:
 
 
 @dataclasses.dataclass(frozen=True)
-class NNXForward:
-    """Calls an NNX module on a batch. graph: the module without its values. options: arguments of the call."""
+class Forward:
+    """Calls a module on a batch. module: a Linen module, or the graph of an NNX one. options: arguments of the call."""
 
-    graph: Any
+    module: Any
     options: tuple
     batched = True
+
+
+class NNXForward(Forward):
+    """Calls an NNX module, whose graph is without its values."""
 
     def __call__(self, params, kept, x):
         from flax import nnx
@@ -115,7 +119,7 @@ class NNXForward:
         statistics, keys, rest = kept
 
         def call(keys):
-            net = nnx.merge(self.graph, params, statistics, keys, rest)
+            net = nnx.merge(self.module, params, statistics, keys, rest)
             out = net(x, **dict(self.options))
             after = jax.tree.leaves(nnx.to_pure_dict(nnx.state(net, nnx.BatchStat)))
             if any(a is not b for a, b in zip(after, jax.tree.leaves(statistics), strict=True)):
@@ -150,13 +154,8 @@ def _linen_net(forward, batch_statistics, variables) -> Adapted:
     return Adapted(parts.pop("params", {}), Kept(parts), forward)
 
 
-@dataclasses.dataclass(frozen=True)
-class LinenForward:
-    """Calls a Linen module on a batch. module: the module. options: arguments of the call."""
-
-    module: Any
-    options: tuple
-    batched = True
+class LinenForward(Forward):
+    """Calls a Linen module."""
 
     def __call__(self, params, kept, x):
         from flax import errors

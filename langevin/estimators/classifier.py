@@ -9,7 +9,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from langevin.diagnostics import calibration, uncertainty
-from langevin.estimators.network import NetworkEstimator, _like
+from langevin.estimators.network import NetworkEstimator
+from langevin.estimators.predictive import like
 
 
 class BayesianClassifier(ClassifierMixin, NetworkEstimator):
@@ -61,7 +62,7 @@ class BayesianClassifier(ClassifierMixin, NetworkEstimator):
         columns |= {f"p({name})": proba[:, i] for i, name in enumerate(self.classes_)}
         columns |= {k: np.asarray(getattr(parts, k)) for k in ("aleatoric", "epistemic")}
         columns["outlier"] = columns["epistemic"] > self.threshold_
-        return _like(X, columns) if hasattr(X, "columns") else pd.DataFrame(columns)
+        return like(X, columns) if hasattr(X, "columns") else pd.DataFrame(columns)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0) -> np.ndarray:
         """Classes drawn from the posterior predictive, (row, n_samples)."""

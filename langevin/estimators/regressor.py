@@ -16,7 +16,8 @@ from sklearn.utils.validation import column_or_1d
 
 from langevin.diagnostics import calibration, uncertainty
 from langevin.estimators.columns import spread
-from langevin.estimators.network import NetworkEstimator, _like
+from langevin.estimators.network import NetworkEstimator
+from langevin.estimators.predictive import like
 
 
 class BayesianRegressor(RegressorMixin, NetworkEstimator):
@@ -72,7 +73,7 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
         columns |= dict(aleatoric=np.sqrt(parts.aleatoric), epistemic=np.sqrt(parts.epistemic))
         columns["outlier"] = np.asarray(parts.epistemic) > self.threshold_
         columns = {k: np.asarray(v) for k, v in columns.items()}
-        return _like(X, columns) if hasattr(X, "columns") else pd.DataFrame(columns)
+        return like(X, columns) if hasattr(X, "columns") else pd.DataFrame(columns)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0) -> np.ndarray:
         """Draws from the posterior predictive, (row, n_samples)."""

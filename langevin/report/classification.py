@@ -9,8 +9,8 @@ from langevin.diagnostics import calibration as cal
 from langevin.report.data import ReportData
 from langevin.report.markup import confusion, pair, section, table
 from langevin.report.numbers import count, number, percent, percents, several, short
-from langevin.report.plot import Axis, Chart, spread
-from langevin.report.scores import average, chance, chance_of
+from langevin.report.plot import Axis, Chart, drawn, spread
+from langevin.report.scores import against, average, chance, chance_of
 
 ROWS = 150  # drawn of the test rows
 FEW = 15  # a bin of fewer rows says little and is drawn lighter
@@ -127,7 +127,13 @@ def pit(facts: ReportData) -> Markup:
     chart.whiskers(at, ranges[shown, 0], ranges[shown, 1], "soft", "predicted, with what chance explains", across=True)
     chart.points(share[shown], at, "a", "observed", size=4.5)
     rows = [
-        (names[k], percent(stated[k]), percent(share[k]), percents(*ranges[k]), _judged(share[k], ranges[k]))
+        (
+            names[k],
+            percent(stated[k]),
+            percent(share[k]),
+            percents(*ranges[k]),
+            against(share[k], ranges[k], "too often", "too seldom"),
+        )
         for k in shown
     ]
     head = ("Class", "Predicted", "Observed", "By chance", "")
@@ -139,11 +145,6 @@ def pit(facts: ReportData) -> Markup:
         f"class that is predicted too often or too seldom.{few}",
         pair(chart.html(), table(head, rows, "Each class against the rest", text=(0, 4))),
     )
-
-
-def _judged(share: float, by_chance) -> str:
-    low, high = by_chance
-    return "too seldom" if share > high + 1e-9 else "too often" if share < low - 1e-9 else "as stated"
 
 
 def predictions(facts: ReportData) -> Markup:
@@ -174,13 +175,10 @@ def predictions(facts: ReportData) -> Markup:
         f"{percent(accuracy[0])} with all rows, {percent(accuracy[len(order) // 2])} with the surer half.",
     )
     aside.line(1 - kept[thin] / len(order), accuracy[thin], "a").rule(y=float(accuracy[0]), name="all rows")
-    shown = (
-        "" if len(rows) == len(sure) else f" {count(len(rows))} of {count(len(sure))} rows are drawn, evenly spaced."
-    )
     return section(
         "predictions",
         "Predictions",
         "The probability of each row’s predicted class; the band is how far draws of the posterior differ on it. "
-        f"Crosses should gather on the left, and the curve on the right should rise.{shown}",
+        f"Crosses should gather on the left, and the curve on the right should rise.{drawn(rows, sure)}",
         pair(chart.html(), aside.html()),
     )

@@ -102,6 +102,11 @@ def spread(n: int, most: int) -> np.ndarray:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(int)
 
 
+def drawn(some: Sequence, of: Sequence) -> str:
+    """A sentence that says how many rows are drawn; nothing where all are."""
+    return "" if len(some) == len(of) else f" {len(some):,} of {len(of):,} rows are drawn, evenly spaced."
+
+
 def bins(*values, about: int = 24) -> np.ndarray:
     """Edges of bins of a round width that hold all finite values."""
     axis = Axis.over("", *values, pad=0.0)

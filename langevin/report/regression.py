@@ -9,8 +9,8 @@ from langevin.diagnostics import calibration as cal
 from langevin.report.data import ReportData
 from langevin.report.markup import pair, paragraph, section, table
 from langevin.report.numbers import count, number, percent, percents, short
-from langevin.report.plot import Axis, Chart, spread
-from langevin.report.scores import centred, chance
+from langevin.report.plot import Axis, Chart, drawn, spread
+from langevin.report.scores import against, centred, chance
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 CHANCE = 0.1  # the band holds level by level, so that a right curve may leave it over so much of its length
@@ -76,7 +76,7 @@ def coverage(facts: ReportData) -> Markup:
     chart.bars(at - 0.3, at + 0.3, [r[1] for r in ranges], "soft", "by chance (95 %)", base=[r[0] for r in ranges])
     chart.points(at, shares, "a", "this posterior", size=5.5)
     rows = [
-        (f"{100 * p:.0f}\u00a0%", percent(s), percents(*r), number(w), _judged(s, r))
+        (f"{100 * p:.0f}\u00a0%", percent(s), percents(*r), number(w), against(s, r, "too narrow", "too wide"))
         for p, s, r, w in zip(LEVELS, shares, ranges, width, strict=True)
     ]
     head = ("Stated", "Observed", "By chance", "Mean width", "")
@@ -90,11 +90,6 @@ def coverage(facts: ReportData) -> Markup:
             table(head, rows, f"Coverage, and width in units of {short(facts.target, TARGET)}", text=(0, 4)),
         ),
     )
-
-
-def _judged(share: float, by_chance: tuple[float, float]) -> str:
-    low, high = by_chance
-    return "too narrow" if share < low - 1e-9 else "too wide" if share > high + 1e-9 else "as stated"
 
 
 def bounds(facts: ReportData, rows: np.ndarray, levels) -> tuple[np.ndarray, np.ndarray]:
@@ -155,11 +150,10 @@ def predictions(facts: ReportData) -> Markup:
     both = Axis.over(f"Predicted mean ({target})", mean[some], y[some])
     scatter = Chart("Observed against predicted", both, Axis(f"Observed ({target})", both.low, both.high))
     scatter.diagonal("equal").points(mean[some], y[some], "b", "test row", size=2.8)
-    shown = "" if len(rows) == len(y) else f" {count(len(rows))} of {count(len(y))} rows are drawn, evenly spaced."
     return section(
         "predictions",
         "Predictions",
         "Each test row has a predicted mean, an interval that should hold half of all values, and one that should hold "
-        f"nine of ten. Dots are what was observed.{shown}",
+        f"nine of ten. Dots are what was observed.{drawn(rows, y)}",
         pair(bands.html(), scatter.html()),
     )

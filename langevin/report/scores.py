@@ -88,6 +88,12 @@ def chance_of(p: np.ndarray, level: float = 0.95) -> tuple[float, float]:
     return float(max(p.mean() - reach, 0.0)), float(min(p.mean() + reach, 1.0))
 
 
+def against(share: float, by_chance: tuple[float, float], below: str, above: str) -> str:
+    """A share in words: below or above what chance explains, or as stated."""
+    low, high = by_chance
+    return below if share < low - 1e-9 else above if share > high + 1e-9 else "as stated"
+
+
 class Mixing(NamedTuple):
     """Worst R̂ and least ESS; NaN where none is known. `unknown` of `entries` have no R̂."""
 

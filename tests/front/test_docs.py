@@ -45,7 +45,7 @@ def test_import_is_light():
 
 
 def test_commands_in_readme_exist():
-    from langevin.cli.figures import _modules
+    from langevin.cli.figures import BENCH
 
     named = set(re.findall(r"langevin bench (\w+)", (ROOT / "README.md").read_text()))
-    assert named <= set(_modules("langevin_lab.benchmarks"))
+    assert named <= set(BENCH.modules())

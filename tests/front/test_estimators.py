@@ -1,159 +1,26 @@
-"""Estimators: scikit-learn's own checks, tables as people have them, and answers that mean what they say."""
+"""Answers of estimators mean what they say, and estimators work in scikit-learn's ways."""
 
-import json
 import pickle
-import warnings
-from functools import partial
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
+from fits import Regressor
 from scipy import stats
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import langevin as lv
-from langevin.core.serialize import decode, encode
-from langevin.estimators.columns import Columns, merged, raw_columns
+from langevin.estimators.architecture import weighed
 from langevin.tune.plan import PLANS, Plan, holding
-
-QUICK = Plan(lv.SGLD(1e-6), rate=3e-2, ascent=1000, draws=4, thin=2)
-Regressor = partial(lv.BayesianRegressor, QUICK, chains=2, hidden=(8,), holdout=0.05, random_state=0)
-Classifier = partial(lv.BayesianClassifier, QUICK, chains=2, hidden=(8,), holdout=0.05, random_state=0)
-
-
-@parametrize_with_checks(
-    [kind(QUICK, chains=2, hidden=(), holdout=0.0) for kind in (lv.BayesianRegressor, lv.BayesianClassifier)]
-)
-def test_scikit_learn_agrees(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # elsewhere a warning is an error; the checks raise those they are after
-        check(estimator)
-
-
-@pytest.mark.slow
-@parametrize_with_checks(
-    [
-        lv.Conformal(kind(QUICK, chains=2, hidden=(8,), holdout=0.0), coverage=0.6)
-        for kind in (lv.BayesianRegressor, lv.BayesianClassifier)
-    ]
-)
-def test_scikit_learn_agrees_with_conformal(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        check(estimator)
-
-
-def rows(n=120, seed=0):
-    """A table of all kinds: numbers with gaps, text with gaps, true/false, a constant, huge and tiny scales."""
-    random = np.random.default_rng(seed)
-    x, kind = random.normal(size=n), random.choice(["a", "b", "c"], size=n)
-    y = 1e9 * (x + (kind == "a") + 0.1 * random.normal(size=n))
-    frame = pd.DataFrame(dict(x=1e-7 * x, kind=kind, yes=random.random(n) > 0.5, same=3.0, gaps=random.normal(size=n)))
-    frame.loc[::7, "gaps"] = np.nan
-    frame.loc[::11, "kind"] = None
-    frame["text"] = pd.Categorical(np.where(y > 0, "up", "down"))
-    return frame.drop(columns="text"), y
-
-
-@pytest.fixture(scope="module")
-def fitted():
-    X, y = rows()
-    return Regressor().fit(X, y), X, y
-
-
-@pytest.fixture(scope="module")
-def classified():
-    X, y = rows()
-    return Classifier().fit(X, np.where(y > 0, "up", "down")), X, np.where(y > 0, "up", "down")
-
-
-# --- tables ---------------------------------------------------------------------------------------------------------
-
-
-def test_columns_of_every_kind(fitted):
-    model, X, y = fitted
-    names = model.columns_.names
-    assert names[:5] == ["x", "kind=a", "kind=b", "kind=c", "kind=missing"]
-    assert "gaps is missing" in names
-    assert not any("same" in name for name in names)
-    assert any("same" in note for note in model.columns_.notes())
-    assert model.score(X, y) > 0.8
-    x = model.columns_.encoded(raw_columns(X))
-    assert np.isfinite(x).all()
-    assert x.shape[1] == len(names)
-    np.testing.assert_array_equal(x[:, names.index("gaps is missing")], X["gaps"].isna())
-    assert np.abs(x[:, 0]).max() < 10  # 1e-7 is no small number here
-
-
-def test_unseen_and_missing_values_are_answered(fitted):
-    model, X, _ = fitted
-    odd = X.iloc[:3].copy()
-    odd["kind"] = ["new", None, "a"]
-    odd["x"] = np.nan
-    assert np.isfinite(model.predict(odd)).all()
-
-
-def test_columns_come_back_from_json(fitted):
-    columns = fitted[0].columns_
-    encoded = encode(columns)
-    assert decode(json.loads(json.dumps(encoded.body)), encoded.arrays) == columns
-
-
-def test_rare_texts_share_a_column():
-    text = np.array([f"v{i}" for i in range(70)] + ["v0"] * 30)
-    raw = [("t", text)]
-    columns = Columns.fit(raw, np.ones(100))
-    x = columns.encoded(raw)
-    assert x.shape[1] == 51
-    np.testing.assert_array_equal(x.sum(1), 1)
-    assert columns.names[-1] == "t is rare"
-
-
-def test_equal_rows_are_merged_with_their_weights():
-    X = np.array([[1.0, np.nan], [0.0, 2.0], [1.0, np.nan], [-0.0, 2.0], [5.0, 5.0]])
-    raw, y, weight = merged(raw_columns(X), np.array([3.0, 1.0, 3.0, 1.0, 9.0]), np.array([1.0, 1.0, 2.0, 1.0, 0.0]))
-    np.testing.assert_array_equal(raw[0][1], [0.0, 1.0])
-    np.testing.assert_array_equal(y, [1.0, 3.0])
-    np.testing.assert_array_equal(weight, [2.0, 3.0])
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda X: X.assign(x=np.inf), "column x, row 1: the value is infinity"),
-        (lambda X: X.assign(x=pd.Timestamp("2020-01-01")), "column x: dates"),
-        (lambda X: X.set_axis(["x", "x", *X.columns[2:]], axis=1), "more than one column named 'x'"),
-    ],
-)
-def test_bad_tables_get_one_sentence(change, words):
-    X, y = rows(30)
-    with pytest.raises(ValueError, match=words):
-        Regressor().fit(change(X), y)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (dict(plan="mild"), "there is no plan 'mild'; there are auto, mile, smile"),
-        (dict(activation="wave"), "activation is 'wave'"),
-        (dict(holdout=1.0), "holdout is 1.0"),
-    ],
-)
-def test_bad_settings_get_one_sentence(settings, words):
-    X, y = rows(30)
-    with pytest.raises(ValueError, match=words):
-        Regressor().set_params(**settings).fit(X, y)
-
 
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
-def test_answers_of_a_regressor_agree(fitted):
-    model, X, y = fitted
+def test_answers_of_a_regressor_agree(fitted_regressor):
+    model, X, y = fitted_regressor
     mean, std, at = model.predict(X, return_std=True, quantiles=[0.05, 0.5, 0.95])
     said = model.predictive(X)
     np.testing.assert_allclose(mean, said["mean"].mean(0))
@@ -170,8 +37,8 @@ def test_answers_of_a_regressor_agree(fitted):
     assert model.log_score(X, y) > stats.norm.logpdf(y, y.mean(), y.std()).mean()
 
 
-def test_samples_have_the_moments_that_are_told(fitted):
-    model, X, _ = fitted
+def test_samples_have_the_moments_that_are_told(fitted_regressor):
+    model, X, _ = fitted_regressor
     mean, std = model.predict(X[:10], return_std=True)
     drawn = model.sample_y(X[:10], 4000, random_state=1)
     assert drawn.shape == (10, 4000)
@@ -180,8 +47,8 @@ def test_samples_have_the_moments_that_are_told(fitted):
     assert np.abs(drawn.std(1) / std - 1).max() < 0.1
 
 
-def test_a_stranger_is_an_outlier(fitted):
-    model, X, _ = fitted
+def test_a_stranger_is_an_outlier(fitted_regressor):
+    model, X, _ = fitted_regressor
     far = X.iloc[:5].assign(x=1e-5)
     assert model.is_outlier(far).all()
     assert model.is_outlier(X).mean() < 0.5
@@ -189,8 +56,8 @@ def test_a_stranger_is_an_outlier(fitted):
     assert share <= 1 / len(model.epistemic_)  # of a few rows held out at most one is above their 95 % quantile
 
 
-def test_answers_of_a_classifier_agree(classified):
-    model, X, y = classified
+def test_answers_of_a_classifier_agree(fitted_classifier):
+    model, X, y = fitted_classifier
     proba = model.predict_proba(X)
     np.testing.assert_allclose(proba.sum(1), 1)
     assert model.score(X, y) > 0.85
@@ -205,8 +72,8 @@ def test_answers_of_a_classifier_agree(classified):
     assert -np.log(2) < model.log_score(X, y) < 0
 
 
-def test_a_weight_of_two_is_two_rows(fitted):
-    _, X, y = fitted
+def test_a_weight_of_two_is_two_rows(fitted_regressor):
+    _, X, y = fitted_regressor
     twice = np.r_[np.arange(60), np.arange(20)]
     weight = np.r_[np.full(20, 2.0), np.ones(40)]
     a = Regressor().fit(X.iloc[twice], y[twice]).predict(X)
@@ -222,16 +89,16 @@ def test_weights_weigh_the_likelihood():
     weight = np.array([1.0, 3.0, 1.0, 2.0, 1.0, 1.0])
     model, again = Regressor(), np.repeat(np.arange(6), weight.astype(int))
     one, many = model._model(x, y), model._model(x[again], y[again])
-    weighed = model._weighed(one.target, weight).log_density(one.position)
-    np.testing.assert_allclose(weighed, many.target.log_density(one.position), rtol=1e-5)
-    assert abs(weighed - one.target.log_density(one.position)) > 0.1
+    counted = weighed(one.target, weight).log_density(one.position)
+    np.testing.assert_allclose(counted, many.target.log_density(one.position), rtol=1e-5)
+    assert abs(counted - one.target.log_density(one.position)) > 0.1
 
 
 # --- scikit-learn's ways --------------------------------------------------------------------------------------------
 
 
-def test_a_grid_reaches_the_kernel(fitted):
-    _, X, y = fitted
+def test_a_grid_reaches_the_kernel(fitted_regressor):
+    _, X, y = fitted_regressor
     grid = GridSearchCV(Regressor(kernel=lv.SGLD(1e-6)), {"kernel__step_size": [1e-6, 1e-5]}, cv=2).fit(X[:60], y[:60])
     assert set(grid.cv_results_["param_kernel__step_size"]) == {1e-6, 1e-5}
     assert float(grid.best_estimator_.posterior_.kernel.step_size) in (np.float32(1e-6), np.float32(1e-5))
@@ -285,14 +152,14 @@ def test_smile_takes_a_table_of_odd_length():
     assert 0.08 < np.median(deviation) < 0.13  # the noise is 0.1
 
 
-def test_in_a_pipeline(fitted):
-    _, X, y = fitted
+def test_in_a_pipeline(fitted_regressor):
+    _, X, y = fitted_regressor
     pipe = make_pipeline(FunctionTransformer(), Regressor()).fit(X, y)
     assert pipe.score(X, y) > 0.8
 
 
-def test_a_saved_estimator_answers_as_before(fitted, classified, tmp_path):
-    for name, (model, X, y) in dict(r=fitted, c=classified).items():
+def test_a_saved_estimator_answers_as_before(fitted_regressor, fitted_classifier, tmp_path):
+    for name, (model, X, y) in dict(r=fitted_regressor, c=fitted_classifier).items():
         model.save(tmp_path / name)
         again = lv.load(tmp_path / name)
         assert type(again) is type(model)
@@ -306,8 +173,8 @@ def test_a_saved_estimator_answers_as_before(fitted, classified, tmp_path):
         lv.load(tmp_path)
 
 
-def test_chains_go_on_as_if_they_had_not_stopped(fitted, tmp_path):
-    whole, X, y = fitted
+def test_chains_go_on_as_if_they_had_not_stopped(fitted_regressor, tmp_path):
+    whole, X, y = fitted_regressor
 
     def pressed(progress):
         if progress.done == 1:
@@ -325,53 +192,12 @@ def test_chains_go_on_as_if_they_had_not_stopped(fitted, tmp_path):
         model.more(X[:50], y[:50], 3)
 
 
-def test_the_posterior_is_a_target_and_the_prior_its_base(fitted):
+def test_the_posterior_is_a_target_and_the_prior_its_base(fitted_regressor):
     """At draws of the prior, log p̃ − log q is the log likelihood, and a weight of two counts it twice."""
-    _, X, y = fitted
+    _, X, y = fitted_regressor
     twice = np.full(len(y), 2.0)
     (one, base), (two, _) = Regressor().target(X, y), Regressor().target(X, y, twice)
     place = jax.tree.map(lambda u: u[0], base.exact(lv.key(0), 1))
     likelihood = [float(t.log_density(place)) - float(base.log_density(place)) for t in (one, two)]
     np.testing.assert_allclose(likelihood[1], 2 * likelihood[0], rtol=1e-4)
     assert one.n <= len(y)
-
-
-# --- conformal ------------------------------------------------------------------------------------------------------
-
-
-class Fixed(lv.BayesianRegressor):
-    """A regressor that knows nothing, and is fitted at once."""
-
-    def fit(self, X, y, sample_weight=None):
-        self.n_features_in_ = X.shape[1]
-        self.posterior_ = None
-        return self
-
-    def predict(self, X, return_std=False, quantiles=None):
-        return np.zeros(len(X)), 1 + np.abs(X[:, 0])
-
-
-def test_conformal_intervals_cover_as_stated():
-    random = np.random.default_rng(0)
-    hits = trials = 0
-    for seed in range(200):
-        X = random.normal(size=(140, 1))
-        y = random.standard_t(2, size=140) * (1 + 3 * np.abs(X[:, 0]))
-        model = lv.Conformal(Fixed(), coverage=0.8, share=0.4, random_state=seed).fit(X[:100], y[:100])
-        low, high = model.predict_interval(X[100:]).T
-        hits, trials = hits + np.sum((low <= y[100:]) & (y[100:] <= high)), trials + 40
-    # 40 rows scored: coverage is a Beta(33, 8) variable, of mean 33/41, for each of 200 models
-    spread = np.sqrt(200 * (stats.beta(33, 8).var() * 40**2 + 40 * 0.8 * 0.2)) / trials
-    assert abs(hits / trials - 33 / 41) < 4 * spread
-
-
-def test_conformal_sets_hold_the_label_as_stated(classified):
-    X, y = rows(400, 3)
-    y = np.where(y + 1e9 * np.random.default_rng(1).normal(size=400) > 0, "up", "down")
-    model = lv.Conformal(Classifier(), coverage=0.9, random_state=0).fit(X[:200], y[:200])
-    inside = model.predict_set(X[200:])[np.arange(200), (y[200:] == "up").astype(int)]
-    assert stats.binom.cdf(inside.sum(), 200, 0.82) > 1e-3
-    with pytest.raises(ValueError, match="use predict_set"):
-        model.predict_interval(X)
-    with pytest.raises(ValueError, match=r"3 are to score, too few for coverage 0\.9; 9 are needed"):
-        model.fit(X[:10], y[:10])

@@ -1,0 +1,62 @@
+"""What an estimator builds by default: an MLP with one of four activations, and a likelihood that counts weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from langevin.core.record import record, replace
+from langevin.nets.mlp import MLP
+
+
+def relu(x):  # JAX's own are no functions of a module, as pickle wants them
+    return jax.nn.relu(x)
+
+
+def tanh(x):
+    return jnp.tanh(x)
+
+
+def silu(x):
+    return jax.nn.silu(x)
+
+
+def gelu(x):
+    return jax.nn.gelu(x)
+
+
+ACTIVATIONS = {f.__name__: f for f in (relu, tanh, silu, gelu)}
+
+
+@record
+class Weighted:
+    """Log likelihoods of data = (x, y, w), each times its weight.
+
+    likelihood: of (x, y).
+    """
+
+    likelihood: Any
+
+    def __call__(self, position, data):
+        x, y, weight = data
+        return weight * self.likelihood(position, (x, y))
+
+
+def mlp(owner: str, sizes: tuple[int, ...], activation: str) -> Callable[[Any], MLP]:
+    """A function of a key that builds the network. owner: who is named where the activation is not known."""
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"{owner}: activation is {activation!r}; there are {', '.join(ACTIVATIONS)}.")
+    return partial(MLP, sizes, activation=ACTIVATIONS[activation])
+
+
+def weighed(target: Any, weight: np.ndarray) -> Any:
+    """The target with the likelihood of each row times its weight."""
+    if (weight == 1).all():
+        return target
+    data = (*target.data, jnp.asarray(weight, jnp.float32))
+    return replace(target, log_likelihood=Weighted(target.log_likelihood), data=data)

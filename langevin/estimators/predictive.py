@@ -1,0 +1,117 @@
+"""Predictions of a fitted network: what every draw says, kinds of uncertainty, and rows that are unlike the data.
+
+Rows are taken in blocks of one size, so that a row's answer does not depend on the rows beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from langevin.core.posterior import Posterior
+from langevin.diagnostics import uncertainty
+from langevin.estimators.checks import Checked
+from langevin.estimators.columns import Columns, raw_columns
+
+BLOCK = 256  # rows a prediction looks at together
+
+
+class Predictive(Checked):
+    """Predictions, for an estimator that has sampled a network."""
+
+    columns_: Columns
+    posterior_: Posterior
+    start_: Any
+    outliers: float
+
+    # --- what an estimator says --------------------------------------------------------------------------------
+
+    def _net(self) -> Any:
+        raise NotImplementedError
+
+    def _unit(self, said: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Predictions in the target's own unit."""
+        return said
+
+    def _split(self, said: dict[str, np.ndarray]) -> uncertainty.Split:
+        raise NotImplementedError
+
+    # --- what is asked of it -----------------------------------------------------------------------------------
+
+    def predictive(self, X, *, start: bool = False) -> dict[str, np.ndarray]:
+        """What every draw says of every row, in the target's unit: {"mean", "std"} (draw, n) or {"proba"}.
+
+        start: what the trained networks say from which the chains set out, the deep ensemble.
+        """
+        parts = list(self._blocks(X, start=start))
+        return {k: np.concatenate([p[k] for p in parts], axis=1) for k in parts[0]}
+
+    def followed(self, X) -> np.ndarray:
+        """The mean, or the probability of the last class, that every draw says of some rows: (chain, draw, n)."""
+        rows = self.columns_.encoded(raw_columns(self._checked_rows(X)))
+        said = self._unit(self.posterior_.predict(self._net().predict, rows))
+        return np.asarray(said["mean"] if "mean" in said else said["proba"][..., -1])
+
+    def uncertainty(self, X):
+        """Uncertainty of every row: total, aleatoric (noise), epistemic (what more data would remove).
+
+        Variances in regression, entropies in nats in classification; a frame if X is one.
+        """
+        parts = [self._split(said) for said in self._blocks(X)]
+        whole = uncertainty.Split(*map(np.concatenate, zip(*parts, strict=True)))
+        return like(X, whole._asdict()) if hasattr(X, "columns") else whole
+
+    def is_outlier(self, X) -> np.ndarray:
+        """Whether the networks disagree on a row more than on all but a share `outliers` of rows held out in fit."""
+        return np.asarray(self.uncertainty(X).epistemic) > self.threshold_
+
+    def _blocks(self, X, *, start: bool = False) -> Iterator[dict[str, np.ndarray]]:
+        """Predictions in the target's unit, some rows at a time."""
+        check_is_fitted(self)
+        x = self.columns_.encoded(raw_columns(self._checked_rows(X)))
+        return self._said(x, self.start_ if start else None)
+
+    def _said(self, x: np.ndarray, draws=None) -> Iterator[dict[str, np.ndarray]]:
+        draws, model = self._pooled() if draws is None else draws, self._net()
+        for i in range(0, len(x), BLOCK):
+            cut = x[i : i + BLOCK]
+            full = np.concatenate([cut, np.zeros((BLOCK - len(cut), x.shape[1]), np.float32)])
+            said = _of_each(model.predict, draws, full)
+            yield self._unit({k: np.asarray(u, np.float64)[:, : len(cut)] for k, u in said.items()})
+
+    def _pooled(self):
+        """Positions (draw, …) of equal weight, of all chains that did not diverge."""
+        posterior: Posterior = self.posterior_
+        weight = posterior.weights().reshape(-1)
+        flat = jax.tree.map(lambda u: np.asarray(u).reshape(-1, *u.shape[2:]), posterior.draws)
+        used = weight[weight > 0]
+        if np.ptp(used) <= 1e-6 * used.max():
+            index = np.flatnonzero(weight > 0)
+        else:  # systematic resampling
+            index = np.searchsorted(np.cumsum(weight), (np.arange(len(used)) + 0.5) / len(used)).clip(
+                max=len(weight) - 1
+            )
+        return jax.tree.map(lambda u: u[index], flat)
+
+    def _calibrated(self, rows: list[tuple[str, np.ndarray]]):
+        """The epistemic uncertainty that a share `outliers` of rows held out exceeds."""
+        known = [self._split(said).epistemic for said in self._said(self.columns_.encoded(rows))]
+        self.epistemic_ = np.concatenate(known)
+        self.threshold_ = float(np.quantile(self.epistemic_, 1 - self.outliers))
+        return self
+
+
+@jax.jit
+def _of_each(predict, draws, x):
+    return jax.lax.map(lambda position: predict(position, x), draws, batch_size=16)
+
+
+def like(X, columns: dict[str, np.ndarray]):
+    """A frame with the rows of X."""
+    import pandas as pd
+
+    return pd.DataFrame(columns, index=X.index)
