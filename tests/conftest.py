@@ -61,12 +61,10 @@ GROUPS |= {name: name for name in TOGETHER}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Of scikit-learn's checks the fast suite has all for a regressor, and a classifier's own for a classifier."""
+    """Files that share programs stay in one worker."""
     for item in items:
         if item.path.stem in GROUPS and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(GROUPS[item.path.stem]))
-        if item.name.startswith("test_scikit_learn_agrees[BayesianClassifier") and "classif" not in item.name[40:]:
-            item.add_marker(pytest.mark.slow)
 
 
 LARGEST = 2 << 30  # bytes of a worker above which compiled programs are let go

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from langevin.core import tree
 from langevin.core.record import record, static
@@ -255,7 +256,7 @@ def _check(network: Network, position: PyTree, x, y) -> None:
     if y.ndim != 1:
         raise ValueError(f"bnn: y has shape {y.shape}; it must be one number per example: pass y.ravel().")
     for name, values in (("x", x), ("y", y)):
-        bad = int(jnp.sum(~jnp.isfinite(values)))
+        bad = int(np.sum(~np.isfinite(np.asarray(values, np.float32))))  # not by JAX: a program for every shape
         if bad:
             raise ValueError(f"bnn: {name} has {bad} values that are not finite; fill them in or leave out their rows.")
     n = min(2, len(x))
