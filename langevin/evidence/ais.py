@@ -30,10 +30,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.advance import advance, chains_of
-from langevin.core.kernel import replace
+from langevin.core.kernel import Wrapper, replace
 from langevin.core.record import record
 from langevin.core.run import begin_all
-from langevin.core.types import Eval, Key, Law, PyTree
+from langevin.core.types import Eval, Key, PyTree
 from langevin.evidence.base import Base, began, examples
 from langevin.evidence.ladder import rungs
 from langevin.evidence.pilot import chosen, grads_in, piloted, usable
@@ -132,20 +132,20 @@ def steps(ladder: Any) -> np.ndarray:
 
 
 @record
-class Climbing:
+class Climbing(Wrapper):
     """One rung a step: the weight of going from β_{k−1} to β_k, then a step of the kernel at β_k; `count` counts rungs.
 
-    inner: a kernel that is exact at every β.
+    kernel: a kernel that is exact at every β.
     beta: a stretch of the rungs, in the order of climbing.
     first: which of all rungs is the first of the stretch.
     """
 
-    inner: Any
+    kernel: Any
     beta: Any
     first: int = 0
 
     def init(self, key, position, target):
-        return self.inner.init(key, position, target.at(self.beta[0]))
+        return self.kernel.init(key, position, target.at(self.beta[0]))
 
     def step(self, key, state, target):
         k_look, k_step = jax.random.split(key)
@@ -157,12 +157,9 @@ class Climbing:
         gain = times(beta - before, p.log_density - q.log_density)
         value, grad = jax.tree.map(lambda u, v: blend(beta, u, v), (p.log_density, p.grad), (q.log_density, q.grad))
         here = Eval(value, grad, p.n_data + q.n_data)
-        new, info = self.inner.step(k_step, state._replace(eval=here, feed=feed), there)
+        new, info = self.kernel.step(k_step, state._replace(eval=here, feed=feed), there)
         info = info._replace(log_weight=gain.astype(jnp.float32), n_grad=info.n_grad + 1)
         return new._replace(count=state.count + 1), info._replace(n_data=info.n_data + here.n_data)
-
-    def law(self) -> Law:
-        return self.inner.law()
 
 
 def annealed(

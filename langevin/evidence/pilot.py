@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.advance import MAPPED, advance, chains_of
-from langevin.core.kernel import PerChain, refresh, replace
+from langevin.core.kernel import PerChain, Wrapper, innermost, refresh, replace
 from langevin.core.record import record
 from langevin.core.run import begin_all
-from langevin.core.types import Info, Key, Law, PyTree, State
+from langevin.core.types import Info, Key, PyTree, State
 from langevin.evidence.base import checked
 from langevin.evidence.importance import drawn
 from langevin.samplers.hmc import HMC
@@ -29,7 +29,7 @@ USUAL = HMC(n_leapfrog=3, jitter=0.5)  # jitter: orbits of one length come back 
 
 
 @record
-class Graded:
+class Graded(Wrapper):
     """A kernel whose step size is a function of β: log h is interpolated over log β.
 
     kernel: the kernel.
@@ -41,16 +41,10 @@ class Graded:
     beta: Any
     step_size: Any
 
-    def init(self, key, position, target):
-        return self.kernel.init(key, position, target)
-
     def step(self, key, state, target):
         x = jnp.log(jnp.maximum(target.beta, self.beta[0]))
         h = jnp.exp(jnp.interp(x, jnp.log(self.beta), jnp.log(self.step_size)))
         return replace(self.kernel, step_size=h).step(key, state, target)
-
-    def law(self) -> Law:
-        return self.kernel.law()
 
 
 def chosen(key: Key, kernel: Any, path: Any, beta: np.ndarray) -> tuple[Any, int]:
@@ -116,11 +110,9 @@ def usable(target: Any, base: Any, kernel: Any = None) -> None:
             )
     if kernel is None:
         return
-    if isinstance(kernel, PerChain) or getattr(kernel, "group", 1) > 1:
+    if isinstance(kernel, PerChain) or kernel.group > 1:
         raise ValueError(f"evidence: {type(kernel).__name__} does not move single chains; take HMC, GHMC or MALA.")
-    law, inner = kernel.law(), kernel
-    while hasattr(inner, "kernel"):
-        inner = inner.kernel
+    law, inner = kernel.law(), innermost(kernel)
     T = getattr(inner, "temperature", 1.0)
     if law.kind != "exact" or callable(T) or float(T) != 1.0:
         words = law.words if law.kind != "exact" else f"p^(1/T) with T = {T}"

@@ -32,10 +32,10 @@ import numpy as np
 
 from langevin.core import moments
 from langevin.core.advance import advance
-from langevin.core.kernel import PerChain, replace, spread
+from langevin.core.kernel import PerChain, Wrapper, replace, spread
 from langevin.core.record import record
 from langevin.core.run import begin_all
-from langevin.core.types import Key, Law
+from langevin.core.types import Key
 from langevin.evidence.ais import steps
 from langevin.evidence.base import Base, began, examples
 from langevin.evidence.pilot import USUAL, grads_in, pilot, usable
@@ -131,7 +131,7 @@ def _found(estimate, u: np.ndarray, n_grad: int, target) -> Evidence:
 
 
 @record
-class At:
+class At(Wrapper):
     """A kernel that stays at one β of a path.
 
     kernel: the kernel.
@@ -146,9 +146,6 @@ class At:
 
     def step(self, key, state, target):
         return self.kernel.step(key, state, target.at(self.beta))
-
-    def law(self) -> Law:
-        return self.kernel.law()
 
 
 @record
