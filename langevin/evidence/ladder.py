@@ -5,7 +5,8 @@ r"""Ladders: inverse temperatures 0 = β_0 < β_1 < … < β_K = 1 from base to 
 
 References
 ----------
-Zhang et al. (2021), Differentiable annealed importance sampling and the perils of gradient noise, §5 (both).
+Friel & Pettitt (2008), Marginal likelihood estimation via power posteriors (`powered`).
+Grosse, Ghahramani & Adams (2015), Sandwiching the marginal likelihood using bidirectional Monte Carlo (`sigmoid`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ anew by `dais` with fresh keys.
 
 References
 ----------
-Zhang, Hsu, Li, Finn & Grosse (2021), Differentiable annealed importance sampling, §3.2 (DAVI).
+Zhang, Hsu, Li, Finn & Grosse (2021), Differentiable annealed importance sampling, §3.1, eq. 15 (DAVI).
 Geffner & Domke (2021), MCMC variational inference via uncorrected Hamiltonian annealing, §3 (what is learned).
 """
 
@@ -30,9 +30,11 @@ import optax
 from langevin.core import tree
 from langevin.core.record import record, static
 from langevin.core.run import run
+from langevin.core.target import Batched
 from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
 from langevin.evidence.base import Normal
 from langevin.evidence.dais import Annealing, Memory, log_weights
+from langevin.evidence.reversible import Reversible
 from langevin.evidence.weights import log_mean_exp
 from langevin.samplers.optimize import Optimize
 from langevin.tune.warm_start import nothing
@@ -68,7 +70,7 @@ def _like(value: Any, position: PyTree) -> PyTree:
 
 
 @record
-class Bound:
+class Bound(Batched):
     """The bound as a target over what is learned; an evaluation draws S chains.
 
     target: whose evidence is bounded, or with `model` what it is built with.
@@ -84,7 +86,7 @@ class Bound:
     model: Callable | None = static(default=None)
     particles: int = static(default=8)
     draws: int = static(default=1)
-    memory: Memory = static(default="auto")
+    memory: Memory | Reversible = static(default="auto")
     stochastic = True
 
     def start(self, key: Key) -> Feed:
@@ -142,6 +144,7 @@ def learned(
     model: Callable | None = None,
     parameters: PyTree = None,
     backward: PyTree = None,
+    memory: Memory | Reversible = "auto",
 ) -> Learned:
     """Climb the bound by Adam.
 
@@ -150,6 +153,7 @@ def learned(
     parts: what is learned, of rises, log_step, logit_gamma, log_mass, mean and log_scale; the rest stays.
     model: (target, parameters) → target, and the parameters it begins with.
     backward: a backward kernel to learn, such as `Score.begin(key, base)`.
+    memory: what the gradient keeps, as in `dais.log_weight`; γ is traced here, so Reversible names its fraction.
     """
     whole = opened(annealing, base)
     unknown = [name for name in parts if name not in whole]
@@ -161,7 +165,7 @@ def learned(
         position["model"] = parameters
     if backward is not None:
         position["backward"] = backward
-    climb = Bound(target, held, model, particles, draws)
+    climb = Bound(target, held, model, particles, draws, memory)
     starts = jax.tree.map(lambda u: jnp.asarray(u)[None], position)
     out = run(key, Optimize(_adam(rate)), climb, starts, draws=steps, chunk=min(steps, 200), collect=nothing)
     end = jax.tree.map(lambda u: u[0], out.states.position)

@@ -20,8 +20,8 @@ denominators (1/2, 3/4, 7/8, 9/10, 19/20). The chain runs with n/d, the fraction
 traced, `Reversible(fraction=(n, d))` says it, and the derivative at n/d is given to γ. γ = 0 is refused: it forgets w.
 
 Two things are checked, and answered with NaN. Positions and w must stay within ±2^{31−F} (±128 for F = 24), else θ_K
-and the sum are NaN. And both passes must round g alike. For that g is fenced off from the compiler together with all
-that its derivative needs; if the start does not come back bit by bit, the gradient is NaN.
+and the sum are NaN. And both passes must round g and ε alike. For that each is computed apart from all else, where the
+compiler cannot fuse it (`_fenced`); if the start does not come back bit by bit, the gradient is NaN.
 
 References
 ----------
@@ -203,26 +203,48 @@ def _gain(push, w):
     return -tree.dot(push, w) - 0.5 * tree.dot(push, push)
 
 
+def _fenced(k, fn, *args):
+    """fn(*args), rounded alike wherever it is called: the compiler may not fuse it with what is around it.
+
+    XLA for CPU removes its optimisation barriers before it fuses, and how products and sums are contracted then depends
+    on who reads them. A branch is a computation of its own; that k ≥ 0 always holds is not known to the compiler.
+    """
+    if jax.default_backend() != "cpu":
+        return lax.optimization_barrier(fn(*lax.optimization_barrier(args)))
+    made = jax.eval_shape(fn, *args)
+    never = lambda *_: jax.tree.map(lambda u: jnp.zeros(u.shape, u.dtype), made)
+    return lax.cond(k >= 0, fn, never, *args)
+
+
 def _noise(grid, words, k, w):
-    return lax.optimization_barrier(noise.like(grid.key(words, k), _real(grid, w)))
+    like = jax.tree.map(lambda u: jax.ShapeDtypeStruct(u.shape, FLOAT[u.dtype.itemsize]), w)
+    return _fenced(k, lambda words, k: noise.like(grid.key(words, k), like), words, k)
 
 
 def _spare(grid):
     return math.sqrt(1 - (grid.n / grid.d) ** 2)
 
 
-def _slope(grid, leaves, wanted, beta, x):
-    """g(x), and its pull-back to the wanted of (leaves of the path, β) and to x."""
+def _slope(grid, k, leaves, beta, x):
+    """g(x) = ∇log f_β(x)."""
+    return _fenced(k, lambda *some: jax.grad(_density(grid, *some[:2]))(some[2]), leaves, beta, x)
+
+
+def _pulled(grid, leaves, wanted, beta, x, ct):
+    """The cotangent of g(x) pulled back to the wanted of (leaves of the path, β) and to x."""
     free = [*leaves, beta]
 
     def gradient(some, x):
         some = iter(some)
         *leaves, beta = [next(some) if yes else u for u, yes in zip(free, wanted, strict=True)]
-        return jax.grad(jax.tree.unflatten(grid.path, leaves).at(beta).log_density)(x)
+        return jax.grad(_density(grid, leaves, beta))(x)
 
     some = [u for u, yes in zip(free, wanted, strict=True) if yes]
-    # the forward pass has no use for `pull`, but what it keeps decides how the compiler fuses, hence rounds, g
-    return lax.optimization_barrier(jax.vjp(gradient, some, lax.optimization_barrier(x)))
+    return jax.vjp(gradient, some, x)[1](ct)
+
+
+def _density(grid, leaves, beta):
+    return jax.tree.unflatten(grid.path, leaves).at(beta).log_density
 
 
 def _forth(grid, wanted, given, carry, k):
@@ -235,8 +257,7 @@ def _forth(grid, wanted, given, carry, k):
         return tree.add(a, _fixed(grid, change)), jax.tree.map(largest, peak, _real(grid, a), change)
 
     x, peak = add(theta, _drift(root, eta, _real(grid, w)), peak)
-    g, _ = _slope(grid, leaves, wanted, beta, _real(grid, x))
-    push = _kick(root, eta, g)
+    push = _kick(root, eta, _slope(grid, k, leaves, beta, _real(grid, x)))
     total = added(total, _gain(push, _real(grid, w)))
     w, peak = add(w, push, peak)
     theta, peak = add(x, _drift(root, eta, _real(grid, w)), peak)
@@ -253,7 +274,7 @@ def _back(grid, wanted, given, ct_total, carry, k):
     less = lambda a, change: tree.sub(a, _fixed(grid, change))
     w, u = shrunk(less(w, tree.scale(_spare(grid), epsilon)), u, grid.d, grid.n)
     x = less(theta, _drift(root, eta, _real(grid, w)))
-    g, pull = _slope(grid, leaves, wanted, beta, _real(grid, x))
+    g = _slope(grid, k, leaves, beta, _real(grid, x))
     w = less(w, _kick(root, eta, g))
     theta = less(x, _drift(root, eta, _real(grid, w)))
 
@@ -270,7 +291,7 @@ def _back(grid, wanted, given, ct_total, carry, k):
     _, pull_first = jax.vjp(first, root, eta, _real(grid, theta), real_w)
     _, pull_second = jax.vjp(second, root, gamma, eta, _real(grid, x), real_w, g)
     root_2, gamma_2, eta_2, x_2, w_2, ct_g = pull_second((ct_theta, ct_w, ct_total))
-    some, x_g = pull(ct_g)
+    some, x_g = _pulled(grid, leaves, wanted, beta, _real(grid, x), ct_g)
     root_1, eta_1, ct_theta, w_1 = pull_first(tree.add(x_2, x_g))
     ct_beta = some.pop() if wanted[-1] else jnp.zeros_like(beta)
     sums = tree.add(sums, (some, tree.add(root_1, root_2), gamma_2))

@@ -19,6 +19,7 @@ from langevin.evidence.learn import closed, learned, opened
 from langevin.evidence.local import local
 from langevin.evidence.ready import PAIRS, prepared
 from langevin.evidence.ready import paced as paced_chains
+from langevin.evidence.reversible import Reversible
 from langevin.evidence.smc import _resampled, smc
 from langevin.evidence.stages import stages
 from langevin.evidence.weights import added, checked, log_mean_exp, relative_error, unbiased
@@ -182,6 +183,19 @@ def test_the_bound_is_learned(key):
     assert float(found.annealing.beta[-1]) == 1.0
     with pytest.raises(ValueError, match="no part 'speed'; there are rises"):
         learned(k_climb, bayes(KNOWN), base, how, parts=("speed",))
+
+
+def test_learning_keeps_what_memory_it_is_told(key):
+    """The same climb, by a scan and in integers."""
+    base, annealing = Normal(jnp.zeros(3)), Annealing(powered(8)[1:], 0.1)
+    how = dict(steps=5, parts=("log_step",), particles=2)
+    runs = [
+        learned(jax.random.clone(key), bayes(KNOWN), base, annealing, memory=memory, **how)
+        for memory in ("scan", Reversible(fraction=(9, 10)))
+    ]
+    np.testing.assert_allclose(runs[0].trace, runs[1].trace, rtol=1e-5)
+    with pytest.raises(ValueError, match="fraction"):
+        learned(key, bayes(KNOWN), base, annealing, memory="reversible", **how)
 
 
 # --- mini-batches -----------------------------------------------------------------------------------------------------

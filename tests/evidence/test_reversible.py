@@ -12,7 +12,7 @@ from langevin.core import noise, tree
 from langevin.core.target import Density
 from langevin.evidence import reversible
 from langevin.evidence.base import Normal
-from langevin.evidence.dais import Annealing, log_weight
+from langevin.evidence.dais import Annealing, log_weight, log_weights
 from langevin.evidence.reversible import Reversible, numbered, rational, segment, shrunk, trajectory
 from langevin.targets.path import Geometric
 
@@ -163,6 +163,25 @@ def test_particles_by_vmap():
     assert apart(grad, wanted) < 1e-5
     _, here = run(0.5, starts.at[2].set(200.0), memory="reversible")
     np.testing.assert_array_equal(np.isnan(here), [False, False, True, False])
+
+
+def log_quadratic(x, precision):
+    return -0.5 * x @ precision @ x
+
+
+@pytest.mark.parametrize("particles", [16, 32])
+def test_both_passes_round_the_gradient_of_a_quadratic_alike(particles):
+    """With 16 or more particles XLA fuses the products of a quadratic form differently where their sum is used."""
+    target, base = Density(log_quadratic, (jnp.eye(3) + 0.3,)), Normal(jnp.ones(3))
+
+    def mean(numbers, memory):
+        annealing = Annealing(jnp.arange(1, 9) / 8, numbers["step_size"], mass=numbers["mass"])
+        how = dict(particles=particles, memory=memory)
+        return jnp.mean(log_weights(noise.key(0, impl="hash"), target, base, annealing, **how))
+
+    run = jax.jit(jax.grad(mean), static_argnames="memory")
+    numbers = dict(step_size=0.3, mass=1.2)
+    assert apart(run(numbers, memory="reversible"), run(numbers, memory="scan")) < 1e-4
 
 
 def pushed(slope, beta, step_size, how, size=3):
