@@ -26,7 +26,7 @@ DOUBT = "the error is not to be trusted; take a finer ladder."
 
 
 def methods() -> list[str]:
-    from langevin.evidence.entry import METHODS
+    from langevin.evidence import METHODS
 
     return list(METHODS)
 
@@ -56,8 +56,7 @@ def evidence(
     import jax
 
     from langevin.core import noise
-    from langevin.evidence.entry import METHODS
-    from langevin.evidence.entry import log_evidence as weighed
+    from langevin.evidence import METHODS, entry
     from langevin.report.evidence import DOCUMENT, FEW, write
 
     density, base, draws, about = _found(source, data, target, hidden)
@@ -74,7 +73,7 @@ def evidence(
         ):
             warnings.simplefilter("always")
             try:
-                row |= _told(weighed(key, density, base, method=name, draws=draws))
+                row |= _told(entry.log_evidence(key, density, base, method=name, draws=draws))
             except (ValueError, ImportError) as error:
                 row["words"] = str(error)
             if row.get("ess", FEW) < FEW:

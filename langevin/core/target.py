@@ -66,6 +66,16 @@ class HasLikelihood(HasPrior, Protocol):
 
 
 @runtime_checkable
+class HasFactors(HasPrior, Protocol):
+    """Values and gradients of the factors of some examples, and a bound of how far gradients are from an anchor's."""
+
+    @property
+    def n(self) -> int: ...
+    def factors(self, index: jax.Array, position: PyTree) -> Any: ...
+    def bound(self, anchor: Any) -> jax.Array: ...
+
+
+@runtime_checkable
 class HasStructure(Target, Protocol):
     """Knows what its positions look like: `structure` is a tree of `jax.ShapeDtypeStruct` of one chain."""
 
@@ -102,6 +112,7 @@ NEEDED: dict[Any, str] = {
     HasBatches: "mini-batches (draw, evaluate and parts)",
     HasPrior: "a method `prior`",
     HasLikelihood: "prior, likelihood, data and n",
+    HasFactors: "prior, n, factors and bound",
 }
 
 

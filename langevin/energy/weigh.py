@@ -26,10 +26,10 @@ import jax.numpy as jnp
 
 from langevin.core.types import Key, PyTree
 from langevin.energy.energy import Energy
-from langevin.evidence.ais import ais
+from langevin.evidence.annealing.ais import AIS
+from langevin.evidence.annealing.bdmc import BDMC
+from langevin.evidence.annealing.ladder import power_ladder
 from langevin.evidence.base import Base, Normal
-from langevin.evidence.bdmc import bdmc
-from langevin.evidence.ladder import powered
 from langevin.evidence.types import Evidence
 
 
@@ -44,7 +44,6 @@ def log_z(
         if not math.isfinite(float(energy.scale)):
             raise ValueError("log_z: the energy has no Gaussian factor to begin at; pass base=Normal(mean, scale).")
         base = Normal(jnp.zeros(energy.shape), energy.scale)
-    beta = powered(ladder, 4.0) if isinstance(ladder, int) and ladder > 0 else ladder
-    if draws is None:
-        return ais(key, energy, base, ladder=beta, particles=particles)
-    return bdmc(key, energy, base, draws, ladder=beta, particles=particles)
+    beta = power_ladder(ladder, 4.0) if isinstance(ladder, int) and ladder > 0 else ladder
+    method = AIS if draws is None else BDMC
+    return method(ladder=beta, particles=particles)(key, energy, base, draws)

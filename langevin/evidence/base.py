@@ -1,4 +1,4 @@
-r"""Bases: where annealing begins, a normalised law with draws.
+r"""Bases: where annealing begins, a normalised distribution with draws.
 
 A base is a Target with `log_density`, which integrates to one, and `exact(key, n)`, n independent draws with a leading
 axis: `Normal` here, any target of the zoo whose `log_z` is 0, or the prior of a model. Between base q and target p̃ lies
@@ -7,10 +7,12 @@ the path q^{1−β} p̃^β (`targets.path.Geometric`), and Z = ∫ p̃.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from langevin.core import noise, tree
 from langevin.core.record import record
@@ -18,11 +20,12 @@ from langevin.core.target import Exact
 from langevin.core.types import Key, PyTree, Scalar
 
 LOG_2PI = 1.8378770664093453
+BLOCK = 256  # positions evaluated together
 
 
 @runtime_checkable
 class Base(Protocol):
-    """A normalised law that can be drawn from."""
+    """A normalised distribution that can be drawn from."""
 
     def log_density(self, position: PyTree) -> Scalar: ...
     def exact(self, key: Key, n: int) -> PyTree: ...
@@ -53,19 +56,19 @@ class Normal(Exact):
         return jax.tree.map(one, wide, tree.fill(self.scale, self.mean), noise.like(key, wide))
 
 
-def checked(base: Any, target: Any = None) -> Any:
-    """Refuse what cannot be drawn from, or a target that is not finite anywhere the base looks."""
+def check_base(base: Any) -> Any:
+    """Refuse what cannot be drawn from."""
     if not isinstance(base, Base):
         raise TypeError(
             f"evidence: the base, {type(base).__name__}, has no `exact(key, n)`: annealing begins with draws of a "
-            "normalised law; an improper prior has none. Pass Normal(mean, scale) or another proper base."
+            "normalised distribution; an improper prior has none. Pass Normal(mean, scale) or another proper base."
         )
     return base
 
 
-def began(key: Key, base: Base, target: Any, particles: int) -> PyTree:
-    """Draws of the base at which the target can be looked at: a −∞ everywhere is told, not annealed."""
-    start = checked(base).exact(key, particles)
+def draw_starts(key: Key, base: Base, target: Any, particles: int) -> PyTree:
+    """Draws of the base; refuses a target whose log density is finite at none of the first."""
+    start = check_base(base).exact(key, particles)
     few = jax.tree.map(lambda u: u[:64], start)
     value = jax.jit(_values)(target, few)
     if not isinstance(value, jax.core.Tracer) and not bool(jnp.any(jnp.isfinite(value))):
@@ -76,10 +79,18 @@ def began(key: Key, base: Base, target: Any, particles: int) -> PyTree:
     return start
 
 
-def examples(target: Any) -> int:
-    """How many examples an evaluation of all data looks at: 1 where there are none."""
-    return int(getattr(target, "n", getattr(getattr(target, "target", None), "n", 1)))
+@partial(jax.jit, static_argnames="n")
+def draw(key: Key, base: Base, n: int) -> PyTree:
+    """n draws of the base, by one program."""
+    return base.exact(key, n)
+
+
+@jax.jit
+def log_ratios(target: Any, base: Any, positions: PyTree) -> jax.Array:
+    """log p̃ − log q at every position (draw, …)."""
+    one = lambda x: jnp.asarray(target.log_density(x) - base.log_density(x))
+    return lax.map(one, positions, batch_size=BLOCK)
 
 
 def _values(target, positions):
-    return jax.lax.map(target.log_density, positions)
+    return lax.map(target.log_density, positions)

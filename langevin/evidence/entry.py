@@ -1,75 +1,57 @@
-r"""One call for all: log Z of a target from a base, by any method.
+r"""One call for every method: log Z of a target, from a base.
 
-    adapted, smc, ais, hais, dais,
-    ldvi, importance                         on all data, unbiased for Z or consistent
-    midpoint, stages, stochastic_dais,
-    two_batch                                on mini-batches
-    zigzag                                   on mini-batches of a factored target: a true lower bound
-    thermo, stepping                         from chains at fixed temperatures
-    bdmc, reverse, bridge, harmonic          with draws of the posterior
-    laplace, sumo, nested                    the rest
+    Adapted, SMC, AIS, HAIS, DAIS, LDVI, Importance     on all data; unbiased for Z, or consistent
+    Midpoint, Stages, StochasticDAIS, TwoBatch          on mini-batches
+    ZigZag                                              on single examples of a factored target: a lower bound
+    Thermodynamic, SteppingStone                        from chains at fixed temperatures
+    BDMC, Reverse, Bridge, Harmonic                     with draws of the posterior
+    Laplace, SUMO, Nested                               the rest
 
-"auto" is `adapted` on all data and `midpoint` on mini-batches.
+"auto" is `Adapted` on all data and `Midpoint` on mini-batches.
 """
 
 from __future__ import annotations
 
-import importlib
+import dataclasses
 from typing import Any
 
-import jax
-
 from langevin.core.types import Key, PyTree
-from langevin.evidence.base import checked
+from langevin.evidence.annealing import AIS
+from langevin.evidence.method import Method, named
+from langevin.evidence.minibatch import Midpoint
+from langevin.evidence.sampling import Adapted
 from langevin.evidence.types import Evidence
-
-METHODS = {
-    "adapted": "adapted",
-    "smc": "smc",
-    "ais": "ais",
-    "hais": "ais",
-    "dais": "dais",
-    "ldvi": "ldvi",
-    "importance": "importance",
-    "midpoint": "minibatch",
-    "stochastic_dais": "minibatch",
-    "two_batch": "minibatch",
-    "stages": "stages",
-    "zigzag": "zigzag",
-    "thermo": "thermo",
-    "stepping": "thermo",
-    "bdmc": "bdmc",
-    "reverse": "ais",
-    "bridge": "bridge",
-    "harmonic": "harmonic",
-    "laplace": "laplace",
-    "sumo": "importance",
-    "nested": "nested",
-}
-DRAWN = ("bdmc", "reverse", "bridge", "harmonic")  # they need draws of the target
 
 
 def log_evidence(
-    key: Key, target: Any, base: Any, *, method: str = "auto", draws: PyTree | None = None, **how: Any
+    key: Key, target: Any, base: Any, method: str | Method = "auto", *, draws: PyTree | None = None, **settings: Any
 ) -> Evidence:
     """log Z = log ∫ e^{log_density} of a target, with its error, bounds, cost and guarantee.
 
-    base: a normalised law that can be drawn from, such as Normal(mean, scale) or the prior.
-    draws: of the target, where a method needs them; exact ones for `bdmc` and `reverse`.
-    how: what the method takes: ladder, kernel, particles …
+    base: a normalised distribution that can be drawn from, such as Normal(mean, scale) or the prior.
+    method: a record such as AIS(ladder=1000), its short name such as "ais", or "auto".
+    draws: of the target, where a method needs them; exact ones for BDMC and Reverse.
+    settings: of a method that is given by name.
     """
-    if method == "auto":
-        method = "midpoint" if target.stochastic else "adapted"
-    if method not in METHODS:
-        raise ValueError(f"evidence: there is no method {method!r}; there are {', '.join(METHODS)}.")
-    function = getattr(importlib.import_module(f"langevin.evidence.{METHODS[method]}"), method)
-    if method == "laplace":
-        start = jax.tree.map(lambda u: u[0], checked(base).exact(key, 1))
-        return function(target, start, **how)
-    if method == "zigzag":
-        return function(key, target, **how)
-    if method not in DRAWN:
-        return function(key, target, base, **how)
-    if draws is None:
-        raise ValueError(f"evidence: {method} needs draws of the target; pass draws=…")
-    return function(key, target, base, draws, **how)
+    return _method(method, target, settings)(key, target, base, draws)
+
+
+def _method(method: Any, target: Any, settings: dict[str, Any]) -> Method:
+    if isinstance(method, str):
+        if method == "auto":
+            cls: Any = Midpoint if target.stochastic else Adapted
+        else:
+            cls = named(method)
+        names = [f.name for f in dataclasses.fields(cls)]
+        unknown = [name for name in settings if name not in names]
+        if unknown:
+            raise TypeError(f"evidence: {cls.name} has no setting {unknown[0]!r}; it has {', '.join(names) or 'none'}.")
+        return cls(**settings)
+    if not isinstance(method, Method):
+        given = f"the class {method.__name__}" if isinstance(method, type) else repr(method)[:60]
+        raise TypeError(f"evidence: the method is {given}; it must be a name or a record such as {AIS.__name__}().")
+    if settings:
+        raise TypeError(
+            f"evidence: settings of a record are its fields; write {type(method).__name__}({next(iter(settings))}=…)."
+        )
+    return method

@@ -6,7 +6,7 @@
     consistent   log_z → log Z as more is spent; at any cost it may lie on either side
     none         neither
 
-The unbiased ones have a lower bound too. A sandwich (`bdmc`) has both bounds, and says "unbiased-Z" of its log_z.
+The unbiased ones have a lower bound too. `BDMC` has both bounds, and says "unbiased-Z" of its log_z.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from langevin.core.record import record, static
+from langevin.core.target import examples
 
 Guarantee = Literal["unbiased-Z", "lower", "upper", "consistent", "none"]
 
@@ -30,7 +31,7 @@ class Evidence:
     upper: at least log Z on average; ∞ where it has none.
     ess: the effective number of independent weights behind log_z.
     n_grad: gradients of the log density, of all particles together; where a method needs values only, those.
-    n_data: examples looked at, of all particles together.
+    n_data: examples evaluated, of all particles together.
     guarantee: "unbiased-Z", "lower", "upper", "consistent" or "none".
     """
 
@@ -42,3 +43,8 @@ class Evidence:
     n_grad: Any = 0
     n_data: Any = 0
     guarantee: Guarantee = static(default="none")
+
+
+def cost(n_grad: Any, target: Any) -> dict[str, Any]:
+    """The fields of an Evidence that say what it took: so many gradients of all data."""
+    return dict(n_grad=n_grad, n_data=n_grad * examples(target))

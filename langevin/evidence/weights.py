@@ -5,8 +5,8 @@ With w_i independent and E w = Z, log (1/S) Σ w_i has the standard error √(Va
 
 References
 ----------
-Kahan (1965), Further remarks on reducing truncation errors (`added`).
-Zhang & Stephens (2009), A new and efficient estimation method for the generalized Pareto distribution (`pareto`).
+Kahan (1965), Further remarks on reducing truncation errors (`add`).
+Zhang & Stephens (2009), A new and efficient estimation method for the generalized Pareto distribution (`fit_pareto`).
 Grosse, Ghahramani & Adams (2015), Sandwiching the marginal likelihood using bidirectional Monte Carlo, §2.2.
 """
 
@@ -28,7 +28,7 @@ def log_mean_exp(log_w: jax.Array, axis: int = 0) -> jax.Array:
     return logsumexp(log_w, axis=axis) - math.log(log_w.shape[axis])
 
 
-def added(total: tuple, x: Scalar) -> tuple:
+def add(total: tuple, x: Scalar) -> tuple:
     """(sum, what it lost to rounding) with x added: 10⁶ float32 terms lose no more than one."""
     value, lost = total
     x = x - lost
@@ -36,7 +36,7 @@ def added(total: tuple, x: Scalar) -> tuple:
     return new, (new - value) - x
 
 
-def effective(log_w: jax.Array) -> Scalar:
+def effective_size(log_w: jax.Array) -> Scalar:
     """(Σ w)²/Σ w²."""
     return jnp.exp(2 * logsumexp(log_w) - logsumexp(2 * log_w))
 
@@ -50,16 +50,25 @@ def relative_error(log_w: jax.Array) -> Scalar:
     return jnp.sqrt(jnp.sum((w - 1) ** 2) / (s * (s - 1)))
 
 
-def unbiased(log_w: jax.Array, *, n_grad: Any = 0, n_data: Any = 0) -> Evidence:
+def summarize(log_w: jax.Array, *, n_grad: Any = 0, n_data: Any = 0) -> Evidence:
     """Independent weights with E w = Z: their mean is unbiased, its log a lower bound on average."""
-    checked(log_w)
+    check_weights(log_w)
     log_z = log_mean_exp(log_w)
-    how = dict(ess=effective(log_w), n_grad=n_grad, n_data=n_data, guarantee="unbiased-Z")
+    how = dict(ess=effective_size(log_w), n_grad=n_grad, n_data=n_data, guarantee="unbiased-Z")
     return Evidence(log_z, relative_error(log_w), lower=log_z, **how)
 
 
-def pareto(log_w: np.ndarray) -> tuple[float, float]:
-    """k̂ of the largest weights, as the tail of a generalised Pareto law, and what its mean would add to log Z.
+def average(log_w: np.ndarray, each: int = 1) -> tuple[np.ndarray, float, float]:
+    """log mean w, its standard error and the ESS, in float64; every `each` weights in a row count as one."""
+    check_weights(jnp.asarray(log_w))
+    w = np.exp(log_w - log_w.max())
+    rows = w.reshape(-1, each).mean(1)
+    error = np.inf if len(rows) < 2 else rows.std(ddof=1) / rows.mean() / np.sqrt(len(rows))
+    return np.asarray(log_w.max() + np.log(w.mean())), error, w.sum() ** 2 / (w**2).sum()
+
+
+def fit_pareto(log_w: np.ndarray) -> tuple[float, float]:
+    """k̂ of the largest weights, as the tail of a generalised Pareto distribution, and what its mean would add to log Z.
 
     Of n weights the 3√n largest, at most a fifth of them; k̂ by the profile of Zhang & Stephens.
     """
@@ -85,17 +94,17 @@ def pareto(log_w: np.ndarray) -> tuple[float, float]:
     return k, float(np.log1p(more))
 
 
-def checked(log_w: jax.Array) -> None:
-    """Refuse weights that say nothing."""
+def check_weights(log_w: jax.Array) -> None:
+    """Refuse weights that are NaN, or all of them zero."""
     if isinstance(log_w, jax.core.Tracer):
         return
     if bool(jnp.isnan(log_w).any()):
         raise ValueError(
             f"evidence: {int(jnp.isnan(log_w).sum())} of {log_w.size} log weights are NaN; "
-            "take smaller steps or a finer ladder, and look for NaN in the log density."
+            "take smaller steps or a finer ladder, and check the log density for NaN."
         )
     if not bool(jnp.isfinite(log_w).any()):
         raise ValueError(
-            "evidence: every weight is zero: no particle came to where the target has mass; "
+            "evidence: every weight is zero, for no particle reached a place where the target has mass; "
             "take a wider base or a finer ladder."
         )

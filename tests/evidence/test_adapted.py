@@ -8,11 +8,11 @@ from langevin_lab.benchmarks import known
 
 import langevin as lv
 from langevin.core import noise
-from langevin.evidence import adapted as learning
-from langevin.evidence.adapted import adapted
-from langevin.evidence.importance import log_ratios
-from langevin.evidence.mixture import Mixture, fitted
-from langevin.evidence.weights import pareto
+from langevin.evidence import Adapted
+from langevin.evidence.base import log_ratios
+from langevin.evidence.sampling import adapted as learning
+from langevin.evidence.sampling.mixture import Mixture, fit
+from langevin.evidence.weights import fit_pareto
 
 
 def mixture():
@@ -53,12 +53,12 @@ def test_a_mixture_draws_its_tails(key):
 def test_a_fit_finds_what_was_drawn():
     draw = np.random.default_rng(0)
     x = np.concatenate([draw.normal(size=(3000, 2)) * [1.0, 0.1], 5 + 0.5 * draw.normal(size=(1000, 2))])
-    found = fitted(x, np.zeros(len(x)), (1, 2, 4), seed=1)
+    found = fit(x, np.zeros(len(x)), (1, 2, 4), seed=1)
     assert len(found.mean) in (2, 4)
     narrow = np.argmin(found.mean[:, 0])
     assert abs(found.mean[narrow]).max() < 0.3
     log_w = -0.5 * np.sum((x - [0.5, 0.0]) ** 2 * [3.0, 0.0], axis=1)  # precision 1 + 3, mean 1.5/4, of the first
-    one = fitted(x[:3000], log_w[:3000], (1,), seed=1)
+    one = fit(x[:3000], log_w[:3000], (1,), seed=1)
     count = np.exp(log_w[:3000]).sum() ** 2 / np.exp(2 * log_w[:3000]).sum()
     assert abs(one.mean[0, 0] - 0.375) < 5 * 0.5 / count**0.5
     assert abs(one.root[0, 0, 0] ** 2 / 0.25 - 1) < 5 * (2 / count) ** 0.5
@@ -66,12 +66,12 @@ def test_a_fit_finds_what_was_drawn():
 
 @pytest.mark.parametrize("k", [0.2, 0.7])
 def test_the_tail_of_weights_is_known(k):
-    found = [pareto(np.log((np.random.default_rng(i).random(10_000) ** -k - 1) / k + 1e-9)) for i in range(20)]
+    found = [fit_pareto(np.log((np.random.default_rng(i).random(10_000) ** -k - 1) / k + 1e-9)) for i in range(20)]
     shapes = np.array([u[0] for u in found])
     assert abs(shapes.mean() - k) < 5 * shapes.std() / 20**0.5
     rise = np.mean([u[1] for u in found])
     assert (rise < 2e-3) if k == 0.2 else (0.02 < rise < 0.2)
-    assert pareto(np.zeros(1000)) == (0.0, 0.0)
+    assert fit_pareto(np.zeros(1000)) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", ["modes", pytest.param("funnel", marks=pytest.mark.slow)])
@@ -93,18 +93,18 @@ def test_where_no_mixture_fits_chains_do_the_rest(key, monkeypatch):
     assert wide.guarantee == "consistent"
     assert abs(float(wide.log_z)) < 5 * float(wide.stderr)
     monkeypatch.setattr(learning, "USEFUL", 2.0)
-    found = adapted(k_useless, lv.Density(lighter), lv.evidence.Normal(jnp.zeros(2), 1.0), particles=500)
+    found = Adapted(particles=500)(k_useless, lv.Density(lighter), lv.evidence.Normal(jnp.zeros(2), 1.0))
     assert found.guarantee == "consistent"
     assert abs(float(found.log_z) + 3) < 5 * float(found.stderr)
 
 
 def test_mini_batches_are_refused(key):
     target = lv.Bayes(lambda p: -0.5 * p**2, lambda p, x: -0.5 * (p - x) ** 2, jnp.zeros(10), batch=2)
-    with pytest.raises(ValueError, match="use `midpoint`"):
-        adapted(key, target, lv.evidence.Normal(jnp.zeros(()), 1.0))
+    with pytest.raises(ValueError, match="such as midpoint"):
+        Adapted()(key, target, lv.evidence.Normal(jnp.zeros(()), 1.0))
 
 
 def test_a_seed_gives_one_answer():
     target, base = lv.evidence.Normal(jnp.ones(2), 0.2), lv.evidence.Normal(jnp.zeros(2), 1.0)
-    one, two = (adapted(noise.key(3), target, base, particles=500) for _ in range(2))
+    one, two = (Adapted(particles=500)(noise.key(3), target, base) for _ in range(2))
     assert float(one.log_z) == float(two.log_z)

@@ -11,11 +11,11 @@ from scipy.stats import norm
 
 from langevin.core import noise
 from langevin.core.target import Density
+from langevin.evidence.annealing.dais import Annealing, log_weight, log_weights
+from langevin.evidence.annealing.ladder import power_ladder
+from langevin.evidence.annealing.ldvi import LDVI, Score
+from langevin.evidence.annealing.learn_bound import learn_bound
 from langevin.evidence.base import Normal
-from langevin.evidence.dais import Annealing, log_weight, log_weights
-from langevin.evidence.ladder import powered
-from langevin.evidence.ldvi import Score, ldvi
-from langevin.evidence.learn import learned
 from langevin.targets.path import Geometric
 from langevin.targets.zoo import Gaussian, logistic
 
@@ -50,7 +50,7 @@ def test_a_zero_network_is_dais(key, memory):
     """On a position of two leaves, with a mass of its own for each number."""
     like = {"a": jnp.zeros(2), "b": jnp.ones((1, 2))}
     base = Normal(like, {"a": 0.7, "b": 1.2})
-    how = Annealing(powered(5)[1:], 0.3, 0.7, {"a": MASS, "b": jnp.full((1, 2), 0.8)})
+    how = Annealing(power_ladder(5)[1:], 0.3, 0.7, {"a": MASS, "b": jnp.full((1, 2), 0.8)})
     zero = Score.begin(noise.key(1, impl="hash"), base)
     run = lambda score: weights(jax.random.clone(key), Density(log_tree), base, how, score, particles=16, memory=memory)
     np.testing.assert_allclose(run(zero), run(None), rtol=1e-6, atol=1e-6)
@@ -59,7 +59,7 @@ def test_a_zero_network_is_dais(key, memory):
 
 @pytest.mark.parametrize("gamma", [0.0, 0.6, 0.95])
 def test_any_network_is_unbiased(key, gamma):
-    how = Annealing(powered(3)[1:], 0.6, gamma, MASS)
+    how = Annealing(power_ladder(3)[1:], 0.6, gamma, MASS)
     log_w = weights(key, TARGET, BASE, how, random_score(BASE, 0.12), particles=100_000)
     assert abs(z(np.exp(np.asarray(log_w, np.float64)), 1.0)) < 5
     assert float(jnp.mean(log_w)) < -5 * float(jnp.std(log_w)) / np.sqrt(len(log_w))
@@ -69,7 +69,7 @@ def test_the_gain_is_a_ratio_of_normal_densities(key):
     """log N(v̂; γ v + (1 − γ²) √M s, (1 − γ²) M) − log N(v̂; γ v, (1 − γ²) M), summed over steps."""
     k_theta, k_v, k_moved = jax.random.split(key, 3)
     theta, v, moved = (noise.normal(k, (7, 2)) for k in (k_theta, k_v, k_moved))
-    score, beta, gamma = random_score(BASE, 0.5), powered(7)[1:], 0.6
+    score, beta, gamma = random_score(BASE, 0.5), power_ladder(7)[1:], 0.6
     shift = (1 - gamma**2) * jnp.sqrt(MASS)[None] * score(beta, theta, v / jnp.sqrt(MASS)[None])
     law = lambda mean: norm.logpdf(moved, mean, np.sqrt((1 - gamma**2) * MASS)[None]).sum()
     wanted = law(gamma * v + shift) - law(gamma * v)
@@ -91,7 +91,7 @@ def test_the_gradient_of_the_network_is_that_of_differences(key):
     """By scan and by checkpoints, in double precision."""
     with jax.enable_x64(True):
         path, start = Geometric(BASE, TARGET), jnp.array([0.3, -0.8])
-        how = Annealing(powered(7)[1:], 0.3, 0.7, MASS)  # checkpoints after 2, 4 and 6: one step is left
+        how = Annealing(power_ladder(7)[1:], 0.3, 0.7, MASS)  # checkpoints after 2, 4 and 6: one step is left
         score = jax.tree.map(lambda u: jnp.asarray(u, jnp.float64), random_score(BASE, 0.3, width=4))
 
         def value(score, memory):
@@ -118,9 +118,11 @@ def test_learning_the_network_raises_the_bound(key):
     k_rest, k_score, k_learn, k_weigh = jax.random.split(key, 4)
     target, base = Density(log_far), Normal(jnp.zeros(1))
     options = dict(steps=150, rate=2e-2, particles=1, draws=64)
-    rest = learned(k_rest, target, base, Annealing(powered(4)[1:], 0.3, 0.5), parts=("rises", "log_step"), **options)
-    begin = Score.begin(k_score, rest.base, width=16)
-    found = learned(k_learn, target, rest.base, rest.annealing, parts=(), backward=begin, **options)
+    rest = learn_bound(
+        k_rest, target, base, Annealing(power_ladder(4)[1:], 0.3, 0.5), parts=("rises", "log_step"), **options
+    )
+    score = Score.begin(k_score, rest.base, width=16)
+    found = learn_bound(k_learn, target, rest.base, rest.annealing, parts=(), backward=score, **options)
     for a, b in zip(*map(jax.tree.leaves, (found.annealing, rest.annealing)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
     weigh = lambda score: weights(jax.random.clone(k_weigh), target, rest.base, rest.annealing, score, particles=10_000)
@@ -131,7 +133,7 @@ def test_learning_the_network_raises_the_bound(key):
 
 
 def test_ldvi_is_evidence(key):
-    found = ldvi(key, TARGET, BASE, ladder=3, steps=20, chains=8, width=4, particles=512)
+    found = LDVI(ladder=3, steps=20, chains=8, width=4, particles=512)(key, TARGET, BASE)
     assert abs(float(found.log_z)) < 5 * float(found.stderr)
     assert found.guarantee == "unbiased-Z"
     assert float(found.lower) == float(found.log_z)
@@ -141,19 +143,20 @@ def test_ldvi_is_evidence(key):
 @pytest.mark.parametrize(
     ("how", "kind", "words"),
     [
-        (dict(target=logistic(jax.random.key(0), 20, 2, batch=5)), ValueError, r"mini-batches.*use `midpoint`"),
+        (dict(target=logistic(jax.random.key(0), 20, 2, batch=5)), ValueError, r"mini-batches.*such as midpoint"),
         (dict(base=TARGET), TypeError, r"base is Gaussian.*Normal\(mean, scale\)"),
         (dict(steps=0), ValueError, "steps is 0"),
         (dict(parts=("speed",)), ValueError, "no part 'speed'"),
     ],
 )
 def test_bad_input_gets_one_sentence(key, how, kind, words):
-    given = dict(target=TARGET, base=BASE) | how
+    how = dict(how)
+    target, base = how.pop("target", TARGET), how.pop("base", BASE)
     with pytest.raises(kind, match=words):
-        ldvi(key, given.pop("target"), given.pop("base"), step_size=0.1, ladder=2, **given)
+        LDVI(step_size=0.1, ladder=2, **how)(key, target, base)
 
 
 def test_integers_have_no_backward_network(key):
-    how, score = Annealing(powered(3)[1:], 0.1), random_score(BASE, 0.1)
+    how, score = Annealing(power_ladder(3)[1:], 0.1), random_score(BASE, 0.1)
     with pytest.raises(ValueError, match=r"sees every state.*checkpoint"):
         log_weights(key, TARGET, BASE, how, particles=2, memory="reversible", backward=score)

@@ -10,10 +10,11 @@ import pytest
 
 from langevin.core import noise, tree
 from langevin.core.target import Density
-from langevin.evidence import reversible
+from langevin.evidence.annealing import reversible
+from langevin.evidence.annealing.dais import Annealing, log_weight, log_weights
+from langevin.evidence.annealing.fixed_point import segment, shrink, to_fraction
+from langevin.evidence.annealing.reversible import Reversible, number_keys, trajectory
 from langevin.evidence.base import Normal
-from langevin.evidence.dais import Annealing, log_weight, log_weights
-from langevin.evidence.reversible import Reversible, numbered, rational, segment, shrunk, trajectory
 from langevin.targets.path import Geometric
 
 FRACTIONS = [(1, 2), (3, 4), (7, 8), (9, 10), (19, 20), (99, 100), (1, 3), (1, 1)]
@@ -87,8 +88,8 @@ def test_the_buffer_is_undone_bit_by_bit(key, n, d):
     k_w, k_u = jax.random.split(key)
     w = jax.random.randint(k_w, (5000,), -(2**31) + 200, 2**31 - 200).at[:5].set(jnp.asarray([0, -1, 1, d, -d]))
     u = jax.random.bits(k_u, (5000,)) // d
-    shorter, fuller = shrunk(w, u, n, d)
-    back = shrunk(shorter, fuller, d, n)
+    shorter, fuller = shrink(w, u, n, d)
+    back = shrink(shorter, fuller, d, n)
     np.testing.assert_array_equal(back[0], w)
     np.testing.assert_array_equal(back[1], u)
     assert np.max(np.abs(np.asarray(shorter, float) - np.asarray(w, float) * n / d)) < d
@@ -115,7 +116,7 @@ def test_the_cut_fits_the_words_and_counts_every_step():
 def test_keys_by_number_are_those_of_split(impl):
     """So the noise is the scan's."""
     of = lambda: jax.random.key(4, impl="rbg") if impl == "rbg" else noise.key(4, impl=impl)
-    words, key_of = numbered(of(), 7)
+    words, key_of = number_keys(of(), 7)
     made = [jax.random.key_data(key_of(words, jnp.int32(k))) for k in range(7)]
     np.testing.assert_array_equal(jnp.stack(made), jax.random.key_data(jax.random.split(of(), 7)))
 
@@ -215,7 +216,7 @@ def wrong_rounding(step, grid, wanted, given, ct, carry, k):
 
 @pytest.mark.parametrize("fault", [wrong_noise, wrong_rounding])
 def test_a_walk_back_that_misses_the_start_has_no_gradient(monkeypatch, fault):
-    monkeypatch.setattr(reversible, "_back", partial(fault, reversible._back))
+    monkeypatch.setattr(reversible, "step_back", partial(fault, reversible.step_back))
     there, grad = jax.jit(jax.value_and_grad(partial(pushed, how=NINE)))(1.0, *rungs(30))
     assert np.isfinite(there)
     assert np.isnan(grad)
@@ -249,10 +250,10 @@ def test_what_cannot_be_is_refused(key, gamma, how, words):
 
 
 def test_gamma_becomes_a_small_fraction_unless_it_is_traced():
-    found = [rational(np.float32(g)) for g in (0.5, 0.9, 0.95, 0.87, 2 / 3)]
+    found = [to_fraction(np.float32(g)) for g in (0.5, 0.9, 0.95, 0.87, 2 / 3)]
     assert found == [(1, 2), (9, 10), (19, 20), (87, 100), (2, 3)]
     with pytest.raises(ValueError, match=r"traced.*fraction"):
-        jax.jit(lambda gamma: rational(gamma)[0])(0.9)
+        jax.jit(lambda gamma: to_fraction(gamma)[0])(0.9)
 
 
 def test_half_precision_is_refused(key):

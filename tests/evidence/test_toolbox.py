@@ -15,17 +15,27 @@ from langevin.core.kernel import PerChain, Wrapper, replace, spread
 from langevin.core.record import record
 from langevin.core.target import Density
 from langevin.core.types import Law
-from langevin.evidence import ais as annealing
-from langevin.evidence.ais import ais, annealed, hais, reverse
-from langevin.evidence.base import Normal
-from langevin.evidence.bdmc import bdmc, simulated
-from langevin.evidence.bridge import bridge
-from langevin.evidence.harmonic import harmonic
-from langevin.evidence.importance import drawn, further, importance, log_ratios, sumo, tail
-from langevin.evidence.ladder import powered
-from langevin.evidence.laplace import laplace
-from langevin.evidence.nested import nested
-from langevin.evidence.thermo import discretised, integral, jackknifed, stepping, stones, thermo
+from langevin.evidence import (
+    AIS,
+    BDMC,
+    HAIS,
+    SUMO,
+    Bridge,
+    Harmonic,
+    Importance,
+    Nested,
+    Reverse,
+    SteppingStone,
+    Thermodynamic,
+)
+from langevin.evidence.annealing import ais as annealing
+from langevin.evidence.annealing.ais import anneal
+from langevin.evidence.annealing.bdmc import bracket_simulated
+from langevin.evidence.annealing.ladder import power_ladder
+from langevin.evidence.base import Normal, draw, log_ratios
+from langevin.evidence.sampling.importance import draw_lengths, tail
+from langevin.evidence.sampling.laplace import approximate
+from langevin.evidence.sampling.thermo import discretization_error, integrate, jackknife, sum_stones
 from langevin.samplers.ghmc import GHMC
 from langevin.samplers.hmc import HMC
 from langevin.samplers.sgld import SGLD
@@ -86,7 +96,7 @@ def unbiased(log_w):
 
 def test_importance(key):
     base = Normal(jnp.asarray(MEAN, float), 1.5 * np.sqrt(np.diag(COV)).astype(np.float32))
-    found = importance(key, TARGET, base, particles=2000)
+    found = Importance(particles=2000)(key, TARGET, base)
     assert abs(off(found)) < 5
     assert found.guarantee == "unbiased-Z"
     assert float(found.lower) == float(found.log_z)
@@ -97,7 +107,7 @@ def test_importance(key):
 
 def test_importance_is_differentiable(key):
     """∂/∂a of the bound for e^{a} N(0, 1) is 1, and the bound is exact where base and target agree."""
-    value = lambda a: importance(key, Density(scaled, (a,)), BASE, particles=8).log_z
+    value = lambda a: Importance(particles=8)(key, Density(scaled, (a,)), BASE).log_z
     bound, slope = jax.jit(jax.value_and_grad(value))(jnp.asarray(2.0))
     np.testing.assert_allclose([bound, slope], [2.0, 1.0], rtol=1e-5)
 
@@ -110,8 +120,8 @@ def test_sumo_cuts_its_series_as_it_says():
     """T ≥ j exactly where u ≤ P(T ≥ j), so each term is divided by its own chance."""
     u = (np.arange(400_000) + 0.5) / 400_000
     j = np.arange(1, 120)
-    assert np.all(further(u)[None] >= 1)
-    seen = (further(u)[None] >= j[:, None]).mean(1)
+    assert np.all(draw_lengths(u)[None] >= 1)
+    seen = (draw_lengths(u)[None] >= j[:, None]).mean(1)
     np.testing.assert_allclose(seen, tail(j), atol=2e-5)
 
 
@@ -119,10 +129,10 @@ def test_sumo_is_unbiased_where_the_bound_is_not(key):
     """The mean of one-particle bounds is off by the KL divergence; SUMO that begins with them is not off at all."""
     k_sumo, k_bound = jax.random.split(key)
     target, base = Gaussian(np.zeros(2), np.ones(2)), Normal(jnp.zeros(2), 1.3)
-    found = sumo(k_sumo, target, base, draws=6000, first=1)
+    found = SUMO(draws=6000, first=1)(k_sumo, target, base)
     assert abs(off(found, 0.0)) < 5
     assert found.guarantee == "none"
-    bound = np.asarray(log_ratios(target, base, drawn(k_bound, base, 6000)))
+    bound = np.asarray(log_ratios(target, base, draw(k_bound, base, 6000)))
     assert abs(bound.mean()) > 5 * float(found.stderr), "else the test could not see the bias"
 
 
@@ -149,13 +159,13 @@ class Liar(Wrapper):
         return Law("exact", 0.0, None, "so it says")
 
 
-PATH, COARSE = Geometric(BASE, TARGET), powered(20)
+PATH, COARSE = Geometric(BASE, TARGET), power_ladder(20)
 
 
 @pytest.mark.parametrize("kernel", [MOVES, GHMC(step_size=0.35, gamma=0.7)], ids=["hmc", "ghmc"])
 def test_annealing_weights_are_unbiased_on_a_coarse_ladder(kernel, key):
     k_start, k_climb = jax.random.split(key)
-    log_w, n_grad = annealed(k_climb, kernel, PATH, drawn(k_start, BASE, 20_000), COARSE)
+    log_w, n_grad = anneal(k_climb, kernel, PATH, draw(k_start, BASE, 20_000), COARSE)
     log_w = log_w - LOG_Z
     assert abs(unbiased(log_w)) < 5
     # coarse enough for weights to differ, so that their order and the law of the kernel matter; and it moves
@@ -165,22 +175,22 @@ def test_annealing_weights_are_unbiased_on_a_coarse_ladder(kernel, key):
 
 def test_a_kernel_that_lies_about_its_law_is_seen(key):
     k_start, k_climb = jax.random.split(key)
-    log_w, _ = annealed(k_climb, Liar(HMC(step_size=0.4)), PATH, drawn(k_start, BASE, 20_000), COARSE)
+    log_w, _ = anneal(k_climb, Liar(HMC(step_size=0.4)), PATH, draw(k_start, BASE, 20_000), COARSE)
     assert abs(unbiased(log_w - LOG_Z)) > 10
 
 
 def test_weights_do_not_depend_on_how_rungs_are_cut_into_chunks(key, monkeypatch):
     k_start, k_climb = jax.random.split(key)
-    start = drawn(k_start, BASE, 200)
-    whole, _ = annealed(jax.random.clone(k_climb), MOVES, PATH, start, powered(100))
+    start = draw(k_start, BASE, 200)
+    whole, _ = anneal(jax.random.clone(k_climb), MOVES, PATH, start, power_ladder(100))
     monkeypatch.setattr(annealing, "CHUNK", 64)
-    cut, _ = annealed(k_climb, MOVES, PATH, start, powered(100))
+    cut, _ = anneal(k_climb, MOVES, PATH, start, power_ladder(100))
     np.testing.assert_allclose(cut, whole, atol=1e-3)
 
 
 def test_reverse_weights_are_unbiased_for_one_over_z(key):
     k_start, k_down = jax.random.split(key)
-    found = reverse(k_down, TARGET, BASE, drawn(k_start, POSTERIOR, 20_000), ladder=COARSE, kernel=MOVES)
+    found = Reverse(ladder=COARSE, kernel=MOVES)(k_down, TARGET, BASE, draw(k_start, POSTERIOR, 20_000))
     assert abs(off(found)) < 5
     assert found.guarantee == "upper"
     assert float(found.upper) == float(found.log_z)
@@ -190,14 +200,14 @@ def test_reverse_weights_are_unbiased_for_one_over_z(key):
 def test_chains_of_one_draw_are_not_counted_as_many(key):
     """200 chains that hardly move, from 200 draws and from 8: the error is that of the draws, √25 times larger."""
     k_start, k_many, k_few = jax.random.split(key, 3)
-    draws, how = drawn(k_start, POSTERIOR, 200), dict(kernel=replace(MOVES, step_size=1e-4), particles=200)
-    many = reverse(k_many, TARGET, NEAR, draws, ladder=8, **how)
-    few = reverse(k_few, TARGET, NEAR, draws[:8], ladder=8, **how)
+    draws, how = draw(k_start, POSTERIOR, 200), dict(kernel=replace(MOVES, step_size=1e-4), particles=200)
+    many = Reverse(ladder=8, **how)(k_many, TARGET, NEAR, draws)
+    few = Reverse(ladder=8, **how)(k_few, TARGET, NEAR, draws[:8])
     assert float(few.stderr) > 2 * float(many.stderr)
 
 
 def test_ais_with_a_pilot(key):
-    found = ais(key, TARGET, BASE, ladder=200)
+    found = AIS(ladder=200)(key, TARGET, BASE)
     assert abs(off(found)) < 5
     assert float(found.stderr) < 0.1
     assert found.guarantee == "unbiased-Z"
@@ -206,7 +216,7 @@ def test_ais_with_a_pilot(key):
 @pytest.mark.slow
 def test_hais_on_a_banana(key):
     """Step sizes, sought for by a pilot, suit base and target, whose scales differ."""
-    found = hais(key, Banana(), Normal(jnp.zeros(2), 5.0), ladder=200)
+    found = HAIS(ladder=200)(key, Banana(), Normal(jnp.zeros(2), 5.0))
     assert abs(off(found, 0.0)) < 5
     assert float(found.stderr) < 0.2
 
@@ -219,7 +229,7 @@ def far_down(theta, data):
 def test_digits_survive_in_float32(key):
     """Every value of log p̃ is rounded to a half; the sum of 500 weights, and so Z, is not."""
     target = Density(far_down, (TARGET.data,))
-    found = ais(key, target, BASE, ladder=500, kernel=HMC(step_size=0.2, n_leapfrog=2, jitter=0.5))
+    found = AIS(ladder=500, kernel=HMC(step_size=0.2, n_leapfrog=2, jitter=0.5))(key, target, BASE)
     assert np.asarray(found.log_z).dtype == np.float64
     assert float(found.stderr) < 0.1
     assert abs(off(found, LOG_Z - 2.0**22)) < 5
@@ -235,13 +245,13 @@ def observed(key, theta):
 def test_bdmc_brackets(key):
     """On data of the model's own: below from below, above from above, and they meet on a fine ladder."""
     k_data, k_coarse, k_fine = jax.random.split(key, 3)
-    found = simulated(k_data, BASE, observed, ladder=60, kernel=MOVES)
+    found = bracket_simulated(k_data, BASE, observed, BDMC(ladder=60, kernel=MOVES))
     assert found.guarantee == "unbiased-Z"
     assert float(found.lower) == float(found.log_z)
     assert float(found.upper) > float(found.lower) - 5 * float(found.stderr)
-    draws = drawn(noise.key(5), POSTERIOR, 50)
-    coarse = bdmc(k_coarse, TARGET, BASE, draws, ladder=2, kernel=MOVES)
-    fine = bdmc(k_fine, TARGET, BASE, draws, ladder=60, kernel=MOVES)
+    draws = draw(noise.key(5), POSTERIOR, 50)
+    coarse = BDMC(ladder=2, kernel=MOVES)(k_coarse, TARGET, BASE, draws)
+    fine = BDMC(ladder=60, kernel=MOVES)(k_fine, TARGET, BASE, draws)
     assert float(coarse.lower) < LOG_Z < float(coarse.upper)
     gap = lambda found: float(found.upper) - float(found.lower)
     assert abs(gap(fine)) < gap(coarse)
@@ -257,7 +267,7 @@ def test_simulated_data_has_theta_star_as_a_draw(key):
         kept.append(observed(k, theta))
         return kept[0]
 
-    found = simulated(key, BASE, simulate, ladder=60, kernel=MOVES)
+    found = bracket_simulated(key, BASE, simulate, BDMC(ladder=60, kernel=MOVES))
     log_z = truth(kept[0].data["y"])[0]
     assert abs(off(found, log_z)) < 5
     assert float(found.upper) > log_z - 1
@@ -278,11 +288,11 @@ def power_path(rng, beta, particles, draws, scale=0.2):
 
 def test_rules_of_integration_on_exact_draws():
     """On a coarse ladder the trapezoid is off and its correction is not; stepping stones are right on any."""
-    rng, beta = np.random.default_rng(3), np.asarray(powered(12, 3.0), np.float64)
+    rng, beta = np.random.default_rng(3), np.asarray(power_ladder(12, 3.0), np.float64)
     values = []
     for _ in range(40):
         u, log_z = power_path(rng, beta, 10, 400)
-        values.append([integral(beta, u, rule=rule) for rule in RULES] + [stones(beta, u)])
+        values.append([integrate(beta, u, rule=rule) for rule in RULES] + [sum_stones(beta, u)])
     values = np.asarray(values)
     z = (values.mean(0) - log_z) / (values.std(0, ddof=1) / np.sqrt(40))
     assert abs(z[0]) > 5
@@ -294,26 +304,26 @@ def test_rules_of_integration_on_exact_draws():
 @pytest.mark.parametrize("rungs", [4, 6, 12, 30])
 def test_the_error_of_a_rule_is_told(rungs):
     """With so many draws that nothing else is left: no more off than five times what is said, nor said of nothing."""
-    beta = np.asarray(powered(rungs, 3.0), np.float64)
+    beta = np.asarray(power_ladder(rungs, 3.0), np.float64)
     u, log_z = power_path(np.random.default_rng(5), beta, 10, 20_000)
     for rule in RULES:
-        value, told = integral(beta, u, rule=rule), np.hypot(discretised(beta, u, rule), 0.003)
+        value, told = integrate(beta, u, rule=rule), np.hypot(discretization_error(beta, u, rule), 0.003)
         assert abs(value - log_z) < 5 * told
         assert told < 20 * max(abs(value - log_z), 0.01)
 
 
 def test_the_jackknife_knows_chains_that_remember():
     """Draws that are the same all along a chain count once: the error said is the spread of many estimates."""
-    rng, beta = np.random.default_rng(4), np.asarray(powered(12, 3.0), np.float64)
-    again = lambda: jackknifed(partial(stones, beta), np.repeat(power_path(rng, beta, 40, 1)[0], 5, axis=2))
+    rng, beta = np.random.default_rng(4), np.asarray(power_ladder(12, 3.0), np.float64)
+    again = lambda: jackknife(partial(sum_stones, beta), np.repeat(power_path(rng, beta, 40, 1)[0], 5, axis=2))
     found = np.asarray([again() for _ in range(60)])
     ratio = found[:, 0].std(ddof=1) / found[:, 1].mean()
     assert 0.6 < ratio < 1.5  # ± 5 standard errors of a standard deviation
 
 
-@pytest.mark.parametrize("method", [thermo, stepping])
+@pytest.mark.parametrize("method", [Thermodynamic, SteppingStone], ids=["thermo", "stepping"])
 def test_thermo_and_stepping(method, key):
-    found = method(key, TARGET, BASE, ladder=16, particles=32, draws=50, warmup=30)
+    found = method(ladder=16, particles=32, draws=50, warmup=30)(key, TARGET, BASE)
     assert abs(off(found)) < 5
     assert float(found.stderr) < 0.3
     assert found.guarantee == "consistent"
@@ -334,7 +344,7 @@ def correlated(key, rho, chains=4, draws=1000):
 @pytest.mark.parametrize("rho", [0.0, 0.9])
 def test_bridge(rho, key):
     k_draws, k_bridge = jax.random.split(key)
-    found = bridge(k_bridge, TARGET, BASE, correlated(k_draws, rho))
+    found = Bridge()(k_bridge, TARGET, BASE, correlated(k_draws, rho))
     assert abs(off(found)) < 5
     assert 0 < float(found.stderr) < 0.05
     assert found.guarantee == "consistent"
@@ -344,7 +354,7 @@ def test_bridge(rho, key):
 def test_bridge_error_is_the_error(key):
     """Many bridges from chains that remember, with a proposal too narrow: their spread is what each says of itself."""
     keys = jax.random.split(key, 60)
-    again = lambda k, k_draws: bridge(k, TARGET, BASE, correlated(k_draws, 0.9, draws=400), proposal=NEAR)
+    again = lambda k, k_draws: Bridge(proposal=NEAR)(k, TARGET, BASE, correlated(k_draws, 0.9, draws=400))
     z = np.asarray([off(again(*jax.random.split(k))) for k in keys])
     assert abs(z.mean()) < 5 / math.sqrt(60)
     assert 0.6 < z.std(ddof=1) < 1.5  # ± 5 standard errors of a standard deviation
@@ -354,12 +364,12 @@ def test_bridge_takes_trees(key):
     k_a, k_b, k_bridge = jax.random.split(key, 3)
     draws = {"a": noise.normal(k_a, (2, 200, 2)), "b": noise.normal(k_b, (2, 200))}
     like = {"a": jnp.zeros(2), "b": jnp.zeros(())}
-    found = bridge(k_bridge, Normal(like), Normal(like), draws)
+    found = Bridge()(k_bridge, Normal(like), Normal(like), draws)
     assert abs(off(found, 0.0)) < 5
 
 
 def test_laplace_is_exact_on_a_gaussian():
-    found = laplace(TARGET, jnp.full(D, 3.0))
+    found = approximate(TARGET, jnp.full(D, 3.0))
     np.testing.assert_allclose(found.log_z, LOG_Z, atol=1e-3)
     assert math.isnan(float(found.stderr))
     assert found.guarantee == "none"
@@ -372,7 +382,7 @@ def log_gamma(x):
 
 def test_laplace_off_a_gaussian_and_on_trees():
     """Stirling's formula: off by 1/(12·50)."""
-    found = laplace(Density(log_gamma), {"a": jnp.asarray(1.0)})
+    found = approximate(Density(log_gamma), {"a": jnp.asarray(1.0)})
     np.testing.assert_allclose(float(found.log_z) - math.lgamma(50), -1 / 600, atol=1e-4)
 
 
@@ -380,13 +390,13 @@ def test_harmonic_warns_and_is_far_off(key, untold):
     k_draws, k_none = jax.random.split(key)
     draws = correlated(k_draws, 0.0)
     with pytest.warns(UserWarning, match="variance of the harmonic mean is infinite"):
-        found = harmonic(k_none, TARGET, BASE, draws)
+        found = Harmonic()(k_none, TARGET, BASE, draws)
     assert LOG_Z + 0.5 < float(found.log_z) < LOG_Z + 10
     assert float(found.stderr) == math.inf
     assert found.guarantee == "none"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        within = harmonic(None, TARGET, NEAR, draws)  # once is enough
+        within = Harmonic()(None, TARGET, NEAR, draws)  # once is enough
     assert abs(float(within.log_z) - LOG_Z) < 0.1, "a law within the posterior has a finite variance"
 
 
@@ -395,7 +405,7 @@ def test_harmonic_warns_and_is_far_off(key, untold):
 def test_nested(key):
     # BlackJAX's own loops trip the reuse checker and promote ranks
     with jax.debug_key_reuse(False), jax.numpy_rank_promotion("allow"):
-        found = nested(key, TARGET, BASE, live=200)
+        found = Nested(live=200)(key, TARGET, BASE)
     assert abs(off(found)) < 4
     assert float(found.stderr) < 0.3
     assert found.guarantee == "consistent"
@@ -422,22 +432,22 @@ def saddle(x):
 
 ANY = noise.key(0)
 WRONG = {
-    "an inexact kernel": (lambda: ais(ANY, TARGET, BASE, kernel=SGLD()), "law of SGLD is p"),
-    "another temperature": (lambda: ais(ANY, TARGET, BASE, kernel=HMC(temperature=0.5)), "T = 0.5"),
-    "the same, inside": (lambda: ais(ANY, TARGET, BASE, kernel=Thin(HMC(temperature=0.5))), "T = 0.5"),
-    "a kernel for each chain": (lambda: ais(ANY, TARGET, BASE, kernel=PerChain(spread(MOVES, 3))), "single chains"),
-    "a kernel with memory": (lambda: ais(ANY, TARGET, BASE, kernel=Remembering()), "makes stale"),
-    "mini-batches": (lambda: ais(ANY, regression(Y, 4), BASE), "mini-batched"),
-    "mini-batches, down": (lambda: reverse(ANY, regression(Y, 4), BASE, jnp.zeros((2, D))), "mini-batched"),
-    "mini-batches, rungs": (lambda: stepping(ANY, regression(Y, 4), BASE), "mini-batched"),
-    "a base without draws": (lambda: hais(ANY, TARGET, Density(improper)), "no `exact"),
-    "no particles": (lambda: ais(ANY, TARGET, BASE, particles=0), "0 particles"),
-    "an unknown rule": (lambda: thermo(ANY, TARGET, BASE, rule="simpson"), "'simpson'"),
-    "one draw of sumo": (lambda: sumo(ANY, TARGET, BASE, draws=1), "two draws"),
-    "few draws": (lambda: bridge(ANY, TARGET, BASE, jnp.zeros((4, 5, D))), "8 or more"),
-    "fewer than numbers": (lambda: bridge(ANY, TARGET, BASE, jnp.zeros((1, 10, D))), "cannot fit a Gaussian"),
-    "a saddle": (lambda: laplace(Density(saddle), jnp.zeros(2)), "1 of 2 directions do not curve down"),
-    "a large Hessian": (lambda: laplace(TARGET, jnp.zeros(3000)), "3000 parameters"),
+    "an inexact kernel": (lambda: AIS(kernel=SGLD())(ANY, TARGET, BASE), "stationary distribution of SGLD is p"),
+    "another temperature": (lambda: AIS(kernel=HMC(temperature=0.5))(ANY, TARGET, BASE), "T = 0.5"),
+    "the same, inside": (lambda: AIS(kernel=Thin(HMC(temperature=0.5)))(ANY, TARGET, BASE), "T = 0.5"),
+    "a kernel for each chain": (lambda: AIS(kernel=PerChain(spread(MOVES, 3)))(ANY, TARGET, BASE), "single chains"),
+    "a kernel with memory": (lambda: AIS(kernel=Remembering())(ANY, TARGET, BASE), "makes stale"),
+    "mini-batches": (lambda: AIS()(ANY, regression(Y, 4), BASE), "mini-batches"),
+    "mini-batches, down": (lambda: Reverse()(ANY, regression(Y, 4), BASE, jnp.zeros((2, D))), "mini-batches"),
+    "mini-batches, rungs": (lambda: SteppingStone()(ANY, regression(Y, 4), BASE), "mini-batches"),
+    "a base without draws": (lambda: HAIS()(ANY, TARGET, Density(improper)), "no `exact"),
+    "no particles": (lambda: AIS(particles=0)(ANY, TARGET, BASE), "0 particles"),
+    "an unknown rule": (lambda: Thermodynamic(rule="simpson")(ANY, TARGET, BASE), "'simpson'"),
+    "one draw of sumo": (lambda: SUMO(draws=1)(ANY, TARGET, BASE), "two draws"),
+    "few draws": (lambda: Bridge()(ANY, TARGET, BASE, jnp.zeros((4, 5, D))), "8 or more"),
+    "fewer than numbers": (lambda: Bridge()(ANY, TARGET, BASE, jnp.zeros((1, 10, D))), "cannot fit a Gaussian"),
+    "a saddle": (lambda: approximate(Density(saddle), jnp.zeros(2)), "1 of 2 directions do not curve down"),
+    "a large Hessian": (lambda: approximate(TARGET, jnp.zeros(3000)), "3000 parameters"),
 }
 
 
@@ -452,7 +462,7 @@ def test_bad_input_gets_a_sentence(what):
 def test_nested_without_blackjax_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "blackjax", None)
     with pytest.raises(ImportError, match=r"langevin\[blackjax\]"):
-        nested(ANY, TARGET, BASE)
+        Nested()(ANY, TARGET, BASE)
 
 
 # --- GHMC (its law is tested in test_kernels.py) ----------------------------------------------------------------------

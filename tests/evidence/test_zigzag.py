@@ -10,9 +10,11 @@ import pytest
 
 from langevin.core import noise
 from langevin.core.target import Target
-from langevin.evidence import factored
-from langevin.evidence.factored import Factored, anchored, linear, logistic
-from langevin.evidence.zigzag import Particle, annealed, first, flow, poisson, process, zigzag
+from langevin.evidence import ZigZag
+from langevin.evidence.minibatch import factored, zigzag_process
+from langevin.evidence.minibatch.factored import Factored, find_anchor, linear, logistic
+from langevin.evidence.minibatch.zigzag import anneal, poisson_work
+from langevin.evidence.minibatch.zigzag_process import Particle, build_process, first_event, flow
 from langevin.targets.path import Annealed
 from langevin.targets.zoo import laplace_truth
 
@@ -46,7 +48,7 @@ def bernoulli():
 
 @cache
 def made(target=gaussian, choice="weighted"):
-    return process(target(), anchored(target()), choice=choice)
+    return build_process(target(), find_anchor(target()), choice=choice)
 
 
 def truth(target, beta=1.0):
@@ -104,9 +106,9 @@ def test_the_motion_keeps_its_law(key, choice, beta):
 
 def test_an_anchor_off_the_mode_keeps_the_law_too(key):
     target = gaussian()
-    off = factored._stored(target, anchored(target).position + jnp.array([0.3, -0.2, 0.4]))
+    off = factored._store(target, find_anchor(target).position + jnp.array([0.3, -0.2, 0.4]))
     assert float(jnp.linalg.norm(off.grad + jax.grad(target.prior)(off.position))) > 1
-    z, _ = stays(key, process(target, off._replace(n_data=0)), 0.7, 2.0)
+    z, _ = stays(key, build_process(target, off._replace(n_data=0)), 0.7, 2.0)
     assert np.abs(z).max() < 5, z
 
 
@@ -121,11 +123,11 @@ def test_clocks_strike_when_they_should(key):
     """∫ of the rate up to the strike is the Exp(1) it was made from, whatever the sign of the level."""
     e = jax.random.exponential(key, (5,))
     for level, rise in ((2.0, 0.5), (-2.0, 0.5), (0.0, 0.5), (3.0, 0.0)):
-        t = first(jnp.full(5, level), jnp.full(5, rise), e)
+        t = first_event(jnp.full(5, level), jnp.full(5, rise), e)
         later = jnp.maximum(t - max(-level / rise if rise else 0.0, 0.0), 0.0)
         area = max(level, 0.0) * later + 0.5 * rise * later**2
         np.testing.assert_allclose(area, e, rtol=1e-5)
-    assert float(first(jnp.zeros(()), jnp.zeros(()), e[0])) > 1e6  # a clock that never strikes
+    assert float(first_event(jnp.zeros(()), jnp.zeros(()), e[0])) > 1e6  # a clock that never strikes
 
 
 def test_data_are_counted(key):
@@ -140,13 +142,13 @@ def test_data_are_counted(key):
     z = (ours.mean() - theirs.mean()) / np.sqrt(ours.var(ddof=1) / n + theirs.var(ddof=1) / few)
     assert abs(z) < 5, (ours.mean(), theirs.mean())
     assert ours.mean() > 20
-    # without a likelihood only the prior's clocks strike, and they look at nothing
+    # without a likelihood only the prior's clocks strike, and they evaluate no data
     alone = dataclasses.replace(made(), tickets=dataclasses.replace(made().tickets, limit=jnp.zeros(D)))
     assert int(jnp.sum(moved(k_alone, alone, beta, duration, of(start), of(signs)).n_data)) == 0
 
 
 def plain(rng, made, beta, duration, theta, sign):
-    """One run of the process by competing clocks, one a coordinate and kind; the number of data looked at."""
+    """One run of the process by competing clocks, one a coordinate and kind; the number of data evaluated."""
     x = np.asarray(made.target.data["x"], float)
     a, S, G = (np.asarray(u, float) for u in (made.anchor.position, made.anchor.scale, made.anchor.grad))
     s = np.asarray(made.speeds(jnp.asarray([beta]))[0], float)
@@ -182,9 +184,9 @@ def plain(rng, made, beta, duration, theta, sign):
 def test_the_work_is_a_lower_bound_and_comes_near(key):
     k_coarse, k_fine, k_first = jax.random.split(key, 3)
     log_z, spec = truth(gaussian())[2], dict(anchor=made().anchor, **SIZE)
-    coarse = zigzag(k_coarse, gaussian(), ladder=COARSE, **spec)
-    fine = zigzag(k_fine, gaussian(), ladder=RUNGS, duration=4.0, **spec)
-    noisy = zigzag(k_first, gaussian(), ladder=RUNGS, duration=4.0, order=1, **spec)
+    coarse = ZigZag(ladder=COARSE, **spec)(k_coarse, gaussian())
+    fine = ZigZag(ladder=RUNGS, duration=4.0, **spec)(k_fine, gaussian())
+    noisy = ZigZag(ladder=RUNGS, duration=4.0, order=1, **spec)(k_first, gaussian())
     for found in (coarse, fine, noisy):
         assert found.guarantee == "lower"
         assert float(found.lower) == float(found.log_z)
@@ -199,13 +201,13 @@ def test_the_work_is_a_lower_bound_and_comes_near(key):
 def climbed(key, made, duration, **how):
     k_start, k_climb = jax.random.split(key)
     start = made.target.base.exact(k_start, PARTICLES)
-    return annealed(k_climb, made, FINE, duration, start, batch=BATCH, **how)
+    return anneal(k_climb, made, FINE, duration, start, batch=BATCH, **how)
 
 
 @jax.jit
 def factors(keys, made, position, rise):
     """Signed ∏ (1 + dβ n r/λ) for every key."""
-    value, negative, n = jax.vmap(lambda key: poisson(key, made, position, rise, BATCH, 1))(keys)
+    value, negative, n = jax.vmap(lambda key: poisson_work(key, made, position, rise, BATCH, 1))(keys)
     return jnp.exp(value) * (1 - 2 * (negative % 2)), negative, n
 
 
@@ -237,11 +239,11 @@ def test_poisson_weights_are_unbiased(key):
 def test_poisson_says_unbiased_or_warns(key):
     k_fine, k_coarse = jax.random.split(key)
     spec = dict(anchor=made().anchor, weight="poisson", order=1, duration=4.0, **SIZE)
-    found = zigzag(k_fine, gaussian(), ladder=RUNGS, **spec)
+    found = ZigZag(ladder=RUNGS, **spec)(k_fine, gaussian())
     assert found.guarantee == "unbiased-Z"
     assert abs(float(found.log_z) - truth(gaussian())[2]) < 5 * float(found.stderr)
     with pytest.warns(UserWarning, match=r"\d+ factors of the Poisson weights are negative"):
-        found = zigzag(k_coarse, gaussian(), ladder=COARSE, **spec)
+        found = ZigZag(ladder=COARSE, **spec)(k_coarse, gaussian())
     assert found.guarantee == "consistent"
     assert float(found.lower) == -np.inf
     assert abs(float(found.log_z) - truth(gaussian())[2]) < 5 * float(found.stderr)
@@ -250,8 +252,8 @@ def test_poisson_says_unbiased_or_warns(key):
 def test_costs(key):
     k_linear, k_poisson = jax.random.split(key)
     anchor = made().anchor
-    assert anchor.n_data == 3 * N  # a quadratic: two looks of Newton's method, and one to store the factors
-    found = zigzag(k_linear, gaussian(), anchor=anchor, ladder=RUNGS, duration=1e-12, **SIZE)
+    assert anchor.n_data == 3 * N  # a quadratic: two evaluations of Newton's method, and one to store the factors
+    found = ZigZag(anchor=anchor, ladder=RUNGS, duration=1e-12, **SIZE)(k_linear, gaussian())
     assert int(found.n_data) == anchor.n_data + PARTICLES * RUNGS * BATCH  # work and next to no motion
     assert int(found.n_grad) == 3
     assert float(found.ess) == PARTICLES
@@ -272,7 +274,7 @@ def test_logistic(key):
     target = bernoulli()
     k_truth, k_bound = jax.random.split(key)
     known = sampled(k_truth, target)
-    found = zigzag(k_bound, target, anchor=made(bernoulli).anchor, ladder=RUNGS, duration=4.0, **SIZE)
+    found = ZigZag(anchor=made(bernoulli).anchor, ladder=RUNGS, duration=4.0, **SIZE)(k_bound, target)
     assert found.guarantee == "lower"
     assert -0.5 < float(found.log_z) - float(known.log_z) < 5 * np.hypot(float(found.stderr), float(known.ess) ** -0.5)
 
@@ -291,7 +293,7 @@ def test_a_column_of_zeros_is_left_to_its_prior(key):
     """Its coordinate has no data to draw and no clock of theirs; log Z does not see it."""
     x, y = gaussian().data["x"], gaussian().data["y"]
     target = linear(x * jnp.array([1.0, 1.0, 0.0])[None], y, sigma=SIGMA)
-    found = zigzag(key, target, ladder=RUNGS, weight="poisson", order=1, duration=2.0, **SIZE)
+    found = ZigZag(ladder=RUNGS, weight="poisson", order=1, duration=2.0, **SIZE)(key, target)
     assert found.guarantee == "unbiased-Z"
     assert abs(float(found.log_z) - truth(target)[2]) < 5 * float(found.stderr)
 
@@ -376,11 +378,10 @@ def test_a_regression_is_a_target_like_others(key):
 
 
 def test_a_broken_bound_is_told(key, monkeypatch):
-    import langevin.evidence.zigzag as module
-
-    monkeypatch.setattr(module, "ticketed", lambda bound, choice: factored.ticketed(0.5 * bound, choice))
+    halved = lambda bound, choice: factored.assign_tickets(0.5 * bound, choice)
+    monkeypatch.setattr(zigzag_process, "assign_tickets", halved)
     with pytest.raises(ValueError, match="times beyond the bound"):
-        zigzag(key, gaussian(), anchor=made().anchor, ladder=RUNGS, **SIZE)
+        ZigZag(anchor=made().anchor, ladder=RUNGS, **SIZE)(key, gaussian())
 
 
 def test_bad_input(key):
@@ -397,9 +398,9 @@ def test_bad_input(key):
     ]
     for given, words in wrong:
         with pytest.raises(ValueError, match=words):
-            zigzag(key, target, anchor=made().anchor, **given)
-    with pytest.raises(TypeError, match="has no `factors`"):
-        zigzag(key, Annealed(target).at(1.0))
+            ZigZag(anchor=made().anchor, **given)(key, target)
+    with pytest.raises(TypeError, match="is no factored target"):
+        ZigZag()(key, Annealed(target).at(1.0))
     for bad, words in (
         (lambda: linear(x, y[:5]), r"y \(5,\)"),
         (lambda: linear(x.at[0, 0].set(jnp.nan), y), "not finite"),

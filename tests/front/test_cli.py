@@ -93,7 +93,7 @@ def test_evidence_of_a_script(tmp_path):
     ("words", "sentence"),
     [
         (["nothing.py"], "there is no file nothing.py"),
-        (["model.py", "--method", "magic"], "there is no method 'magic'; there are adapted, smc, ais"),
+        (["model.py", "--method", "magic"], "there is no method 'magic'; there are ais, hais"),
         (["empty.py"], "has no 'target'; a script sets `target` and `base`"),
         (["."], "is a model; say what it is to explain by --data"),
         (["model.py", "--method", "bridge"], "no method gave an answer; evidence: bridge needs draws"),

@@ -31,8 +31,8 @@ import optax
 from langevin.core import noise
 from langevin.core.result import Result, interleaved, ratio
 from langevin.core.target import Density
+from langevin.evidence.annealing.dais import Annealing, log_weights
 from langevin.evidence.base import LOG_2PI, Normal
-from langevin.evidence.dais import Annealing, log_weights
 from langevin.targets.zoo import EightSchools, logistic
 
 NEEDS = ("numpyro",)

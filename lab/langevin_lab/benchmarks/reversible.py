@@ -18,8 +18,8 @@ import numpy as np
 from langevin.core import noise
 from langevin.core.result import Result, interleaved, ratio
 from langevin.core.target import Density
+from langevin.evidence.annealing.dais import Annealing, log_weight
 from langevin.evidence.base import Normal
-from langevin.evidence.dais import Annealing, log_weight
 from langevin.targets.path import Geometric
 
 BARS = {"memory_ratio": "≤ 1.2", "time_ratio": "≤ 2.5", "gradient_error_K1600": "≤ 1e-5"}

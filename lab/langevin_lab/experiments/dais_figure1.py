@@ -1,9 +1,10 @@
 r"""Differentiable annealing on a regression: its gap to log Z falls as theory says; with mini-batches it never does.
 
 Figure 1 of the paper on its own data (n = 10,000, d = 10): steps η_k = (1 + β_k L)^{−½} (K/10)^{−c}, β linear, γ = 0.
-Lines are exact expectations (`evidence.oracle`), dots Monte Carlo with our own sampler, dashes the rates of theorems 1
-and 2: K^{2c−1} on all data and K^{1−2c} with batches of 100. Batches of the lines are drawn without replacement, as the
-paper's; those of the dots with replacement, and `z` compares these with an exact value of their own.
+Lines are exact expectations (`langevin_lab.oracle`), dots Monte Carlo with our own sampler, dashes the rates of
+theorems 1 and 2: K^{2c−1} on all data and K^{1−2c} with batches of 100. Batches of the lines are drawn without
+replacement, as the paper's; those of the dots with replacement, and `z` compares these with an exact value of their
+own.
 
 Figures: `gap_c14_K1e2` … in nats for c = 1/4, 1/3, 1/2; `gap_minibatch_…` with batches; `slope_…` over the last decade;
 `largest_z` of all dots against their lines.
@@ -23,8 +24,8 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.result import Result
-from langevin.evidence.dais import Annealing, log_weights
-from langevin.evidence.work import Mover, Pace, annealed
+from langevin.evidence.annealing.dais import Annealing, log_weights
+from langevin.evidence.minibatch.trajectory import Mover, Pace, anneal
 from langevin_lab import oracle
 from langevin_lab.experiments import _regression as paper
 
@@ -119,7 +120,7 @@ def _some(key, target, base, ladder, first, stiffness, *, particles):
     one = jnp.ones(starts.shape[1:])
     pace = Pace(first**2, one * (1 + stiffness), one)  # η_k² = η_1² / (1 + β_k L)
     beta = jnp.concatenate([jnp.zeros(1), ladder])
-    return annealed(k_run, target, base, Mover(pace, 0.0, "kinetic"), beta, starts).score
+    return anneal(k_run, target, base, Mover(pace, 0.0, "kinetic"), beta, starts).score
 
 
 def draw(table: list[dict], path: str) -> None:

@@ -1,9 +1,9 @@
 r"""How fast the gap of differentiable annealing falls with steps η ~ K^{−c}: as theory says, and fastest at c = 1/6.
 
-On the paper's regression, exactly (`evidence.oracle`): c = 1/8 … 1/2, γ = 0 and 0.9. Two things leave a gap: the lag of
-the chain, K^{2c−1}, and the law of the integrator, off by O(η⁴) at both ends of a Gaussian path: K^{−4c}. So the gap is
-max(K^{2c−1}, K^{−4c}), least at c = 1/6: K^{−2/3}. Theorem 1 asks for c ≥ 1/4; a Gaussian does not need that. γ keeps
-the exponents and makes a step as good as (1 + γ)/(1 − γ) of them: 19 for 0.9.
+On the paper's regression, exactly (`langevin_lab.oracle`): c = 1/8 … 1/2, γ = 0 and 0.9. Two things leave a gap: the
+lag of the chain, K^{2c−1}, and the law of the integrator, off by O(η⁴) at both ends of a Gaussian path: K^{−4c}. So the
+gap is max(K^{2c−1}, K^{−4c}), least at c = 1/6: K^{−2/3}. Theorem 1 asks for c ≥ 1/4; a Gaussian does not need that. γ
+keeps the exponents and makes a step as good as (1 + γ)/(1 − γ) of them: 19 for 0.9.
 
 Figures: `slope_c16` … over the last decade with γ = 0, `slope_c16_gamma` with 0.9, and gaps of the longest ladder.
 

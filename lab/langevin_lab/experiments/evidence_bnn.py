@@ -34,7 +34,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,14 +47,14 @@ from langevin.core.advance import advance
 from langevin.core.record import replace
 from langevin.core.result import Result
 from langevin.core.run import begin_all
+from langevin.core.target import examples
 from langevin.core.types import Key, PyTree
 from langevin.data import parts, tables
 from langevin.dynamics.mass import DiagonalMetric
-from langevin.evidence.ais import ais, reverse, steps
-from langevin.evidence.base import Normal, examples
-from langevin.evidence.ladder import powered
-from langevin.evidence.pilot import MARKS, PILOTS, Graded, pilot
-from langevin.evidence.smc import smc
+from langevin.evidence import AIS, SMC, Reverse
+from langevin.evidence.annealing.ladder import power_ladder, to_host_ladder
+from langevin.evidence.annealing.step_sizes import MARKS, PILOTS, InterpolatedStep, run_pilot
+from langevin.evidence.base import Normal
 from langevin.evidence.types import Evidence
 from langevin.nets.bnn import BNN, bnn
 from langevin.nets.mlp import MLP
@@ -193,8 +192,8 @@ def bracketed(key: Key, model: Model, target: Any, star: PyTree, scale: Scale) -
     k_pilot, k_up, k_down = jax.random.split(key, 3)
     began = time.perf_counter()
     kernel, _, spent = _piloted(k_pilot, model, target, scale)
-    how = dict(ladder=powered(scale.rungs, POWER), kernel=kernel, particles=scale.particles)
-    up, down = ais(k_up, target, model.base, **how), reverse(k_down, target, model.base, star, **how)
+    how = dict(ladder=power_ladder(scale.rungs, POWER), kernel=kernel, particles=scale.particles)
+    up, down = AIS(**how)(k_up, target, model.base), Reverse(**how)(k_down, target, model.base, star)
     return dict(
         method="bdmc",
         lower=float(up.lower),
@@ -214,15 +213,12 @@ def estimated(key: Key, model: Model, scale: Scale):
     target = model.net.target
     kernel, ends, spent = _piloted(k_pilot, model, target, scale)
     draws, settled = _settled(k_settle, kernel, model, ends, scale.settle)
-    how = dict(ladder=powered(scale.rungs, POWER), kernel=kernel, particles=scale.particles)
-    ways: dict[str, tuple[Callable, dict, int]] = {
-        "ais": (ais, how, 0),
-        "smc": (smc, dict(kernel=kernel, particles=scale.swarm, share=0.9), 0),
-        "reverse": (reverse, how | dict(draws=draws), settled),
-    }
-    for k, (name, (way, settings, more)) in zip(keys, ways.items(), strict=True):
+    how = dict(ladder=power_ladder(scale.rungs, POWER), kernel=kernel, particles=scale.particles)
+    smc = SMC(kernel=kernel, particles=scale.swarm, share=0.9)
+    ways = {"ais": (AIS(**how), 0), "smc": (smc, 0), "reverse": (Reverse(**how), settled)}
+    for k, (name, (method, more)) in zip(keys, ways.items(), strict=True):
         began = time.perf_counter()
-        found: Evidence = way(k, target, model.base, **settings)
+        found: Evidence = method(k, target, model.base, draws)
         yield dict(
             method=name,
             log_z=float(found.log_z),
@@ -235,20 +231,20 @@ def estimated(key: Key, model: Model, scale: Scale):
         )
 
 
-def _piloted(key: Key, model: Model, target: Any, scale: Scale) -> tuple[Graded, PyTree, int]:
+def _piloted(key: Key, model: Model, target: Any, scale: Scale) -> tuple[InterpolatedStep, PyTree, int]:
     """Trajectories in the prior's metric with a step size for every β, where the pilot ended, and its gradients."""
     k_start, k_climb = jax.random.split(key)
     wide = lambda p, s: jnp.broadcast_to(s**2, p.shape)
     metric = DiagonalMetric(jax.tree.map(wide, model.net.position, model.base.scale))
     kernel = HMC(n_leapfrog=scale.leapfrog, jitter=0.5, metric=metric)
-    beta = steps(powered(scale.rungs, POWER))
+    beta = to_host_ladder(power_ladder(scale.rungs, POWER))
     marks = beta[np.unique(np.linspace(1, scale.rungs, MARKS).round().astype(int))]
     start = model.base.exact(k_start, PILOTS)
-    h, kept, n_grad = pilot(k_climb, kernel, Geometric(model.base, target), marks, start, acceptance=0.8)
-    return Graded(kernel, marks, h.astype(beta.dtype)), kept[-1], n_grad
+    h, kept, n_grad = run_pilot(k_climb, kernel, Geometric(model.base, target), marks, start, acceptance=0.8)
+    return InterpolatedStep(kernel, marks, h.astype(beta.dtype)), kept[-1], n_grad
 
 
-def _settled(key: Key, kernel: Graded, model: Model, ends: PyTree, count: int) -> tuple[PyTree, int]:
+def _settled(key: Key, kernel: InterpolatedStep, model: Model, ends: PyTree, count: int) -> tuple[PyTree, int]:
     """Where chains are that go on at β = 1 from the pilot's ends, and their gradients."""
     k_init, k_run = jax.random.split(key)
     path = Geometric(model.base, model.net.target).at(1.0)

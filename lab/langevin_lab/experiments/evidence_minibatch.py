@@ -37,18 +37,19 @@ import numpy as np
 from langevin.core import noise
 from langevin.core.record import replace
 from langevin.core.result import Result
+from langevin.core.target import examples
 from langevin.data.files import DataError
-from langevin.evidence import stages, zigzag
-from langevin.evidence.base import Normal, examples
-from langevin.evidence.dais import Annealing, log_weights, paced
-from langevin.evidence.factored import linear, logistic
-from langevin.evidence.ladder import powered, rungs
-from langevin.evidence.local import local
-from langevin.evidence.ready import paced as pace
-from langevin.evidence.ready import prepared
-from langevin.evidence.smc import smc
-from langevin.evidence.work import annealed
-from langevin.evidence.work import run as run_chains
+from langevin.evidence.annealing.dais import Annealing, choose_steps, log_weights
+from langevin.evidence.annealing.ladder import power_ladder, to_ladder
+from langevin.evidence.base import Normal
+from langevin.evidence.minibatch import zigzag, zigzag_process
+from langevin.evidence.minibatch.factored import linear, logistic
+from langevin.evidence.minibatch.preparation import choose_steps as pace
+from langevin.evidence.minibatch.preparation import prepare
+from langevin.evidence.minibatch.stages import rest_at_all
+from langevin.evidence.minibatch.trajectory import anneal, anneal_compiled
+from langevin.evidence.mode import find_mode
+from langevin.evidence.sampling.smc import SMC
 from langevin.nets.bnn import bnn
 from langevin.nets.mlp import MLP
 from langevin.targets.control_variates import control_variates
@@ -128,7 +129,7 @@ def _network(key) -> Problem:
     y = jnp.sin(2 * x[:, 0]) + 0.3 * jax.random.normal(k_y, (1000,))
     model = bnn(partial(MLP, (1, 4, 1), activation=jnp.tanh), (x, y), kind="gaussian", prior=1.0, noise=0.3)
     base = Normal(jax.tree.map(jnp.zeros_like, model.position), 1.0)  # the prior
-    truth = smc(k_truth, model.target, base, particles=16_384, moves=16)
+    truth = SMC(particles=16_384, moves=16)(k_truth, model.target, base)
     return Problem("network", model.target, None, base, float(truth.log_z), float(truth.stderr))
 
 
@@ -167,34 +168,34 @@ def _scores(key, problem: Problem, method: str, G: int, chains: int) -> tuple[An
         return _zigzag(key, problem, G, min(chains, ZIGZAG))
     k_start, k_run = jax.random.split(key)
     control = "auto" if method in ("midpoint_cv", "ti") else "none"
-    ready = prepared(k_start, replace(problem.target, batch=BATCH), problem.base, chains, control)
+    ready = prepare(k_start, replace(problem.target, batch=BATCH), problem.base, chains, control)
     each = _price(ready, control)
     left = G - ready.n_data - (problem.target.n if method in ("stochastic_dais", "two_batch") else 0)
     K = max(10, int(left / each))
     if method == "ti":
         steps = max(2, K // (RUNGS + 1))
-        how = ready.target, problem.base, pace(ready, K), powered(RUNGS, 4.0), ready.starts
-        scored = stages._all(k_run, *how, steps=steps)
+        how = ready.target, problem.base, pace(ready, K), power_ladder(RUNGS, 4.0), ready.starts
+        scored = rest_at_all(k_run, *how, steps=steps)
     else:
         score = {"stochastic_dais": "kinetic", "two_batch": "two_batch"}.get(method, "midpoint")
-        scored = run_chains(k_run, ready.target, problem.base, pace(ready, K, score), rungs(K), ready.starts)
+        scored = anneal_compiled(k_run, ready.target, problem.base, pace(ready, K, score), to_ladder(K), ready.starts)
     return scored.score, ready.n_data + float(scored.n_data[0]), K
 
 
 def _price(ready, control: str) -> float:
     """Examples a step looks at."""
-    if ready.recentre:
-        return 2 * BATCH + ready.target.target.n / ready.recentre
-    return BATCH * (1 if control == "none" else 3 if ready.seen.hessian is not None else 2)
+    if ready.recenter:
+        return 2 * BATCH + ready.target.target.n / ready.recenter
+    return BATCH * (1 if control == "none" else 3 if ready.mode.hessian is not None else 2)
 
 
 def _dais(key, problem: Problem, G: int, chains: int):
     n = examples(problem.target)
     start = jax.tree.map(lambda u: u[0], problem.base.exact(jax.random.key(0), 1))
-    cost = int(local(problem.target, problem.base, start).n_eval)
+    cost = int(find_mode(problem.target, problem.base, start).n_eval)
     K = max(10, G // n - cost - 2)
-    beta = rungs(K)[1:]
-    eta, _ = paced(problem.target, problem.base, start, beta)
+    beta = to_ladder(K)[1:]
+    eta, _ = choose_steps(problem.target, problem.base, start, beta)
     log_w = _annealed(key, problem.target, problem.base, Annealing(beta, eta), chains=chains)
     return log_w, float(n * (K + cost + 2)), K
 
@@ -207,13 +208,13 @@ def _annealed(key, target, base, annealing, *, chains):
 def _zigzag(key, problem: Problem, G: int, chains: int):
     """As many rungs as the budget pays for, by a first run of few."""
     k_pilot, k_start, k_run = jax.random.split(key, 3)
-    process = zigzag.process(problem.factored)
+    process = zigzag_process.build_process(problem.factored)
     start = problem.base.exact(k_start, chains)
-    climb = partial(zigzag.annealed, process=process, duration=1.0, weight="linear", batch=20, order=2)
-    few = climb(k_pilot, beta=rungs(200), start=start)
+    climb = partial(zigzag.anneal, process=process, duration=1.0, weight="linear", batch=20, order=2)
+    few = climb(k_pilot, beta=to_ladder(200), start=start)
     ready, each = float(process.anchor.n_data), float(jnp.mean(few.particle.n_data)) / 200
     K = max(50, int((G - ready) / each))
-    done = climb(k_run, beta=rungs(K), start=start)
+    done = climb(k_run, beta=to_ladder(K), start=start)
     return done.log_weight, ready + float(jnp.mean(done.particle.n_data)), K
 
 
@@ -232,9 +233,9 @@ def gradients(key, K: int, chains: int = 16) -> dict[str, float]:
         ("midpoint", "midpoint", "none"),
         ("midpoint_cv", "midpoint", "auto"),
     ):
-        ready = prepared(jax.random.clone(k_start), paper.bayes(BATCH), paper.base(), chains, control)
-        anchor = None if control == "none" else ready.seen.mode
-        how = anchor, pace(ready, K, score), rungs(K), ready.starts
+        ready = prepare(jax.random.clone(k_start), paper.bayes(BATCH), paper.base(), chains, control)
+        anchor = None if control == "none" else ready.mode.position
+        how = anchor, pace(ready, K, score), to_ladder(K), ready.starts
         slope = _slope(jax.random.clone(k_run), jnp.zeros(()), *how)
         found[f"gradient_{name}"] = float(slope) / truth
     return found
@@ -245,7 +246,7 @@ def _slope(key, log_variance, anchor, mover, beta, starts):
     def mean(s):
         plain = paper.bayes(BATCH, s)
         target = plain if anchor is None else control_variates(plain, anchor, hessian=_hessian(plain, anchor))
-        return jnp.mean(annealed(key, target, paper.base(), mover, beta, starts).score)
+        return jnp.mean(anneal(key, target, paper.base(), mover, beta, starts).score)
 
     return jax.grad(mean)(log_variance)
 

@@ -25,8 +25,9 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.result import Result
-from langevin.evidence.entry import DRAWN, log_evidence
-from langevin.evidence.factored import linear
+from langevin.evidence import METHODS as RECORDS
+from langevin.evidence import log_evidence
+from langevin.evidence.minibatch.factored import linear
 from langevin.evidence.types import Evidence
 from langevin.targets.zoo import Gaussian
 from langevin_lab.experiments import _regression as paper
@@ -73,19 +74,19 @@ def run(size: str, seed: int) -> Result:
 
 
 def _by(key, name: str, draws, how: dict) -> Evidence:
-    known, base = paper.problem(), paper.base()
+    known, base, method = paper.problem(), paper.base(), RECORDS[name](**how)
     if name in ("importance", "sumo"):
         wide = Gaussian(known.mode, 1.5 * np.linalg.inv(known.precision))
-        return log_evidence(key, paper.quadratic(), wide, method=name, **how)
+        return log_evidence(key, paper.quadratic(), wide, method)
     if name == "midpoint":
-        return log_evidence(key, paper.bayes(BATCH), base, method=name, **how)
+        return log_evidence(key, paper.bayes(BATCH), base, method)
     if name == "zigzag":
         x, y = (jnp.asarray(u, jnp.float32) for u in (known.X, known.y))
-        return log_evidence(key, linear(x, y), base, method=name, **how)
-    if name in DRAWN:
+        return log_evidence(key, linear(x, y), base, method)
+    if method.needs_draws:
         some = draws[:1] if name == "bdmc" else draws[:200] if name == "reverse" else draws.reshape(8, 500, -1)
-        return log_evidence(key, paper.quadratic(), base, method=name, draws=some, **how)
-    return log_evidence(key, paper.quadratic(), base, method=name, **how)
+        return log_evidence(key, paper.quadratic(), base, method, draws=some)
+    return log_evidence(key, paper.quadratic(), base, method)
 
 
 def _row(name: str, found: Evidence, truth: float, seconds: float) -> dict:

@@ -10,7 +10,7 @@ average; how far below depends on them. No step is rejected: the bound is smooth
 is DAVI) and in the parameters of p̃, and each may be learned.
 
 This is an exception to "one loop": the weight lives inside the step, and gradients flow through all of it. Memory for
-them is K states ("scan"), 2√K ("checkpoint"), or nearly none ("reversible", in `evidence.reversible`, or a Reversible).
+them is K states ("scan"), 2√K ("checkpoint"), or nearly none ("reversible", or a Reversible).
 A state is θ, v and what is dear to compute twice: products of matrices, and on CPU exponentials and their kin. Noise is
 drawn for many steps at once, and a position is one vector: a step is then few, small operations, which is what costs.
 
@@ -32,14 +32,16 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise, tree
-from langevin.core.record import record
+from langevin.core.record import record, static
+from langevin.core.target import examples
 from langevin.core.types import Key, PyTree, Scalar
-from langevin.evidence.base import Normal, began, examples
-from langevin.evidence.ladder import rungs
-from langevin.evidence.local import local
-from langevin.evidence.reversible import Reversible, trajectory
+from langevin.evidence.annealing.ladder import to_ladder
+from langevin.evidence.annealing.reversible import Reversible, trajectory
+from langevin.evidence.base import Normal, draw_starts
+from langevin.evidence.method import Method, method
+from langevin.evidence.mode import find_mode
 from langevin.evidence.types import Evidence
-from langevin.evidence.weights import added, log_mean_exp, unbiased
+from langevin.evidence.weights import add, log_mean_exp, summarize
 from langevin.targets.path import Geometric
 from langevin.targets.tempered import blend
 
@@ -97,15 +99,15 @@ def log_weight(
       else "checkpoint".
     surrogate: a target whose gradients drive the chain in place of the target's; the weight stays valid.
     backward: what a learned backward kernel adds to log w: a record whose `gain(annealing.gamma, mass, beta, θ, v, v̂)`
-      looks at a block of steps, (step, …), over the raveled position (`evidence.ldvi`).
+      takes a block of steps, (step, …), over the raveled position (`ldvi`).
     """
     mass = tree.fill(annealing.mass, theta)
     k_start, k_steps = jax.random.split(key)
     v = jax.tree.map(lambda m, e: jnp.sqrt(m) * e, mass, noise.like(k_start, theta))
     drive = path if surrogate is None else Geometric(path.base, surrogate)
-    memory = _chosen(annealing, backward) if memory == "auto" else memory
+    memory = _choose_memory(annealing, backward) if memory == "auto" else memory
     if memory in ("scan", "checkpoint"):
-        end, gained = _scanned(k_steps, drive, annealing, mass, theta, v, memory, backward)
+        end, gained = _scan(k_steps, drive, annealing, mass, theta, v, memory, backward)
     elif backward is not None:
         raise ValueError('dais: a learned backward kernel sees every state; take memory="scan" or "checkpoint".')
     else:
@@ -139,49 +141,63 @@ def bound(key: Key, target: Any, base: Any, annealing: Annealing, *, particles: 
     return log_mean_exp(log_weights(key, target, base, annealing, particles=particles, **how))
 
 
-def dais(
-    key: Key,
-    target: Any,
-    base: Any,
-    *,
-    ladder: Any = 1000,
-    step_size: Any = None,
-    gamma: float = 0.9,
-    mass: Any = 1.0,
-    particles: int = 64,
-    surrogate: Any = None,
-) -> Evidence:
-    """log Z by differentiable annealing on all data; steps fit the curvature at the mode if none are given."""
-    if target.stochastic:
-        raise ValueError(
-            "dais: the target looks at mini-batches, whose noise keeps this bound from log Z; "
-            "use `midpoint`, or `stochastic_dais` to see it."
-        )
-    k_start, k_run = jax.random.split(key)
-    starts, n_eval = began(k_start, base, target, 64), 0
-    beta = rungs(ladder)[1:]
+@method("dais")
+class DAIS(Method):
+    """Differentiable annealing on all data: unbiased-Z.
+
+    ladder: the rungs, or how many.
+    step_size: η, one number or one for each step; None for steps that fit the curvature at the mode.
+    gamma: γ, the share of the velocity that a step keeps.
+    mass: M, diagonal: a number, or a tree like the position.
+    particles: chains.
+    surrogate: a target whose gradients drive the chains in place of the target's.
+    """
+
+    ladder: Any = static(default=1000)
+    step_size: Any = None
+    gamma: float = 0.9
+    mass: Any = 1.0
+    particles: int = static(default=64)
+    surrogate: Any = None
+
+    def estimate_evidence(self, key, target, base, draws) -> Evidence:
+        k_start, k_run = jax.random.split(key)
+        start = jax.tree.map(lambda u: u[0], draw_starts(k_start, base, target, 64))
+        annealing, n_eval = begin_annealing(self, target, base, start)
+        log_w = weigh(k_run, target, base, annealing, surrogate=self.surrogate, particles=self.particles)
+        return summarize_chains(log_w, annealing.length * self.particles + n_eval, target)
+
+
+def begin_annealing(method: Any, target: Any, base: Any, start: PyTree) -> tuple[Annealing, int]:
+    """The annealing of a method with ladder, step_size, gamma and mass, and the gradients that steps of None took."""
+    beta, step_size, n_eval = to_ladder(method.ladder)[1:], method.step_size, 0
     if step_size is None:
-        step_size, n_eval = paced(target, base, jax.tree.map(lambda u: u[0], starts), beta, mass)
-    log_w = _weighed(k_run, target, base, Annealing(beta, step_size, gamma, mass), surrogate, particles=particles)
-    n_grad = len(beta) * particles + int(n_eval)
-    return unbiased(log_w, n_grad=n_grad, n_data=(n_grad + 2 * particles) * examples(target))
+        step_size, n_eval = choose_steps(target, base, start, beta, method.mass)
+    return Annealing(beta, step_size, method.gamma, method.mass), int(n_eval)
+
+
+def summarize_chains(log_w: jax.Array, n_grad: int, target: Any) -> Evidence:
+    """The evidence of weights that took so many gradients, and the density at both ends of every chain."""
+    return summarize(log_w, n_grad=n_grad, n_data=(n_grad + 2 * log_w.shape[0]) * examples(target))
 
 
 @partial(jax.jit, static_argnames="particles")
-def _weighed(key, target, base, annealing, surrogate, *, particles):
-    return log_weights(key, target, base, annealing, particles=particles, memory="scan", surrogate=surrogate)
+def weigh(key, target, base, annealing, *, surrogate=None, backward=None, particles):
+    """`log_weights` without a gradient, compiled."""
+    options: dict[str, Any] = dict(memory="scan", surrogate=surrogate, backward=backward)
+    return log_weights(key, target, base, annealing, particles=particles, **options)
 
 
-def paced(target: Any, base: Any, start: PyTree, beta: jax.Array, mass: Any = 1.0) -> tuple[jax.Array, Any]:
+def choose_steps(target: Any, base: Any, start: PyTree, beta: jax.Array, mass: Any = 1.0) -> tuple[jax.Array, Any]:
     """η_k = √(h / curvature at β_k), h = √(10/K) and at most ½, and how many gradients it took to know."""
-    seen = local(target, base, start)
+    mode = find_mode(target, base, start)
     mass = tree.fill(mass, start)
     largest = lambda x: jnp.max(ravel_pytree(jax.tree.map(lambda u, m: u / m, x, mass))[0])
-    stiff = (1 - beta) * largest(seen.base) + beta * seen.top * largest(seen.curvature)
-    return jnp.sqrt(min(0.5, math.sqrt(10 / len(beta))) / stiff), seen.n_eval
+    stiff = (1 - beta) * largest(mode.base) + beta * mode.top * largest(mode.curvature)
+    return jnp.sqrt(min(0.5, math.sqrt(10 / len(beta))) / stiff), mode.n_eval
 
 
-def _chosen(annealing: Annealing, backward: Any = None) -> Memory:
+def _choose_memory(annealing: Annealing, backward: Any = None) -> Memory:
     """What `grad` keeps, by length and γ; a γ that is traced or near no small fraction has no integers."""
     gamma = annealing.gamma
     if annealing.length <= SHORT:
@@ -192,12 +208,12 @@ def _chosen(annealing: Annealing, backward: Any = None) -> Memory:
     return "reversible" if small and annealing.length >= LONG else "checkpoint"
 
 
-def _scanned(key, path, annealing, mass, theta, v, memory, backward):
+def _scan(key, path, annealing, mass, theta, v, memory, backward):
     """(θ_K, Σ of the log ratios) by `scan` over blocks of steps; with checkpoints `grad` goes through a block again."""
     n = annealing.length
     words, wrap = noise.words(jax.random.split(key, n))
     x, back = ravel_pytree(theta)
-    mass = ravel_pytree(_wide(mass, theta))[0]
+    mass = ravel_pytree(_widen(mass, theta))[0]
     most = math.isqrt(n) if memory == "checkpoint" else min(n, max(1, BLOCK // max(1, x.size)))
     size = next((k for k in range(most, most // 2, -1) if n % k == 0), most)
     kept = jax.checkpoint if memory == "checkpoint" else lambda block: block
@@ -219,7 +235,7 @@ def _block(path, gamma, mass, back, wrap, backward, carry, xs):
     like, near = back(theta), lambda u: u.astype(theta.dtype)
     drawn = jax.vmap(lambda word: ravel_pytree(noise.like(wrap(word), like))[0])(words)
     fresh = near(jnp.sqrt(jnp.maximum(1 - gamma**2, 0.0)) * jnp.sqrt(mass)[None] * drawn)
-    slope, base_slope = (jax.grad(_raveled(law, like, back)) for law in (path.target, path.base))
+    slope, base_slope = (jax.grad(_ravel(law, like, back)) for law in (path.target, path.base))
 
     def step(carry, x):
         theta, v = carry
@@ -233,26 +249,26 @@ def _block(path, gamma, mass, back, wrap, backward, carry, xs):
         return (theta, v), (gain, None if backward is None else (theta, v, moved))
 
     unroll = 1 if jax.default_backend() == "cpu" else UNROLL
-    step = jax.checkpoint(step, policy=_dear, prevent_cse=False)
+    step = jax.checkpoint(step, policy=_is_dear, prevent_cse=False)
     (theta, v), (gain, seen) = lax.scan(step, (theta, v), (beta, eta, fresh), unroll=unroll)
     gain = jnp.sum(gain) if backward is None else jnp.sum(gain) + backward.gain(gamma, mass, beta, *seen)
-    return theta, v, added(total, gain)
+    return theta, v, add(total, gain)
 
 
-def _raveled(law, like, back):
+def _ravel(law, like, back):
     """The log density of a raveled position; independent normals need no way back."""
     if not isinstance(law, Normal):
         return lambda x: law.log_density(back(x))
-    mean, scale = (ravel_pytree(_wide(u, like))[0] for u in (law.mean, tree.fill(law.scale, law.mean)))
+    mean, scale = (ravel_pytree(_widen(u, like))[0] for u in (law.mean, tree.fill(law.scale, law.mean)))
     return Normal(mean, scale).log_density
 
 
-def _wide(value, like):
+def _widen(value, like):
     """A tree of numbers or arrays in the shapes and types of another."""
     return jax.tree.map(lambda v, u: jnp.broadcast_to(v, u.shape).astype(u.dtype), value, like)
 
 
-def _dear(operation, *operands, **_) -> bool:
+def _is_dear(operation, *operands, **_) -> bool:
     """Whether the result of an operation is kept for the gradient: where it costs more to have it again."""
     if operation.name in MATRIX or operation.name not in DEAR or jax.default_backend() != "cpu":
         return operation.name in MATRIX

@@ -14,7 +14,7 @@ Either law is normalised, so E w = Z for every s, and with s = 0 the weight is D
 ∇_u log p_k(θ, u)/N(u) in u = M^{−½}v, p_k the law that the chain has at step k: what equilibrium it lacks. The network
 is h = (x, u, e(β)) W, x = θ in units of the base, e the first sines and cosines; h ← h + tanh(h W + b), some times; and
 s = h W, whose W begins at zero. So learning begins at DAIS, and the bound is climbed together with all else that may be
-learned (`evidence.learn`). γ = 0 is the overdamped case, Monte Carlo diffusion (MCD).
+learned (`learn_bound`). γ = 0 is the overdamped case, Monte Carlo diffusion (MCD).
 
 References
 ----------
@@ -26,7 +26,6 @@ Zhang, Hsu, Li, Finn & Grosse (2021), Differentiable annealed importance samplin
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import jax
@@ -34,14 +33,13 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise, tree
-from langevin.core.record import record
+from langevin.core.record import record, static
 from langevin.core.types import Key, Scalar
-from langevin.evidence.base import Normal, began, examples
-from langevin.evidence.dais import Annealing, log_weights, paced
-from langevin.evidence.ladder import rungs
-from langevin.evidence.learn import PARTS, learned
+from langevin.evidence.annealing.dais import begin_annealing, summarize_chains, weigh
+from langevin.evidence.annealing.learn_bound import PARTS, learn_bound
+from langevin.evidence.base import Normal, draw_starts
+from langevin.evidence.method import Method, method
 from langevin.evidence.types import Evidence
-from langevin.evidence.weights import unbiased
 
 WAVES = 4  # sines, and as many cosines, of β
 
@@ -93,52 +91,52 @@ class Score:
         return tree.dot((moved - gamma * v) / root, s) - 0.5 * (1 - gamma**2) * tree.dot(s, s)
 
 
-def ldvi(
-    key: Key,
-    target: Any,
-    base: Normal,
-    *,
-    ladder: Any = 8,
-    step_size: Any = None,
-    gamma: float = 0.9,
-    mass: Any = 1.0,
-    particles: int = 1024,
-    steps: int = 1000,
-    rate: float = 5e-3,
-    chains: int = 64,
-    width: int = 32,
-    depth: int = 2,
-    parts: tuple[str, ...] = PARTS,
-) -> Evidence:
-    """log Z by annealing on few rungs: the mean log weight is climbed, then fresh chains are weighed.
+@method("ldvi")
+class LDVI(Method):
+    """Annealing on few rungs with a learned backward kernel, weighed by fresh chains; from a Normal: unbiased-Z.
 
+    ladder: the rungs, or how many.
+    step_size: η to begin with, one number or one for each step; None for steps that fit the curvature at the mode.
+    gamma: γ to begin with.
+    mass: M, diagonal: a number, or a tree like the position.
     particles: the chains that are weighed.
-    steps, rate: of Adam; a step looks at `chains` chains.
-    width, depth: of the network.
-    parts: what is learned beside it, as in `learned`.
+    steps: of Adam.
+    rate: of Adam.
+    chains: averaged in a step of Adam.
+    width: of the network.
+    depth: of the network.
+    parts: what is learned beside it, as in `learn_bound`.
     """
-    if target.stochastic:
-        raise ValueError(
-            "ldvi: the target looks at mini-batches, whose noise keeps this bound from log Z; use `midpoint`."
-        )
-    if not isinstance(base, Normal):
-        raise TypeError(f"ldvi: the base is {type(base).__name__}; what is learned is a Normal(mean, scale).")
-    if steps < 1 or width < 1 or depth < 0:
-        raise ValueError(f"ldvi: steps is {steps}, width {width}, depth {depth}; steps and width must be 1 or more.")
-    k_start, k_score, k_learn, k_run = jax.random.split(key, 4)
-    starts, n_eval = began(k_start, base, target, 64), 0
-    beta = rungs(ladder)[1:]
-    if step_size is None:
-        step_size, n_eval = paced(target, base, jax.tree.map(lambda u: u[0], starts), beta, mass)
-    score = Score.begin(k_score, base, width=width, depth=depth)
-    how: dict[str, Any] = dict(steps=steps, rate=rate, particles=1, draws=chains, parts=parts, backward=score)
-    found = learned(k_learn, target, base, Annealing(beta, step_size, gamma, mass), **how)
-    log_w = _weighed(k_run, target, found.base, found.annealing, found.backward, particles=particles)
-    # a gradient of the bound costs a gradient and a product with the Hessian a rung; the product counts as two
-    n_grad = len(beta) * (particles + 3 * steps * chains) + int(n_eval)
-    return unbiased(log_w, n_grad=n_grad, n_data=(n_grad + 2 * particles) * examples(target))
 
+    ladder: Any = static(default=8)
+    step_size: Any = None
+    gamma: float = 0.9
+    mass: Any = 1.0
+    particles: int = static(default=1024)
+    steps: int = static(default=1000)
+    rate: float = 5e-3
+    chains: int = static(default=64)
+    width: int = static(default=32)
+    depth: int = static(default=2)
+    parts: tuple[str, ...] = static(default=PARTS)
 
-@partial(jax.jit, static_argnames="particles")
-def _weighed(key, target, base, annealing, score, *, particles):
-    return log_weights(key, target, base, annealing, particles=particles, memory="scan", backward=score)
+    def __post_init__(self):
+        if self.steps < 1 or self.width < 1 or self.depth < 0:
+            raise ValueError(
+                f"ldvi: steps is {self.steps}, width {self.width}, depth {self.depth}; steps and width must be 1 or "
+                "more, depth 0 or more."
+            )
+
+    def estimate_evidence(self, key, target, base, draws) -> Evidence:
+        if not isinstance(base, Normal):
+            raise TypeError(f"ldvi: the base is {type(base).__name__}; what is learned is a Normal(mean, scale).")
+        k_start, k_score, k_learn, k_run = jax.random.split(key, 4)
+        start = jax.tree.map(lambda u: u[0], draw_starts(k_start, base, target, 64))
+        annealing, n_eval = begin_annealing(self, target, base, start)
+        score = Score.begin(k_score, base, width=self.width, depth=self.depth)
+        options: dict[str, Any] = dict(steps=self.steps, rate=float(self.rate), particles=1, draws=self.chains)
+        found = learn_bound(k_learn, target, base, annealing, parts=self.parts, backward=score, **options)
+        log_w = weigh(k_run, target, found.base, found.annealing, backward=found.backward, particles=self.particles)
+        # a gradient of the bound costs a gradient and a product with the Hessian a rung; the product counts as two
+        n_grad = annealing.length * (self.particles + 3 * self.steps * self.chains) + n_eval
+        return summarize_chains(log_w, n_grad, target)

@@ -32,9 +32,9 @@ from jax import lax
 
 from langevin.core import noise, tree
 from langevin.core.record import record, static
+from langevin.core.target import examples
 from langevin.core.types import Key, PyTree
-from langevin.evidence.base import examples
-from langevin.evidence.weights import added
+from langevin.evidence.weights import add
 from langevin.targets.control_variates import full_sums
 from langevin.targets.tempered import blend
 
@@ -65,13 +65,13 @@ class Mover:
     pace: β → steps, a tree like the position.
     gamma: γ, the share of the velocity that a step keeps.
     score: "midpoint", "kinetic" or "two_batch".
-    recentre: steps between two anchors of control variates on the way; 0 for those that stay.
+    recenter: steps between two anchors of control variates on the way; 0 for those that stay.
     """
 
     pace: Any
     gamma: Any = 0.0
     score: Score = static(default="midpoint")
-    recentre: int = static(default=0)
+    recenter: int = static(default=0)
 
 
 class Scored(NamedTuple):
@@ -80,7 +80,7 @@ class Scored(NamedTuple):
     position: (particle, …).
     score: of each chain.
     noise: ½ Σ η² tr Cov(g_b) of each, estimated from halves of batches; 0 for `midpoint`.
-    n_data: examples each has looked at.
+    n_data: examples each has evaluated.
     """
 
     position: PyTree
@@ -89,21 +89,21 @@ class Scored(NamedTuple):
     n_data: jax.Array
 
 
-def annealed(key: Key, target: Any, base: Any, mover: Mover, beta: jax.Array, starts: PyTree) -> Scored:
+def anneal(key: Key, target: Any, base: Any, mover: Mover, beta: jax.Array, starts: PyTree) -> Scored:
     """Chains from draws of the base up the ladder (K + 1,), or from draws of the target down it; differentiable."""
     words, wrap = noise.words(jax.random.split(key, jax.tree.leaves(starts)[0].shape[0]))
     one = lambda word, start: _chain(wrap(word), target, base, mover, beta, start)
     return jax.vmap(one)(words, starts)
 
 
-class Moved(NamedTuple):
+class Step(NamedTuple):
     """A chain after a step, and what the step saw.
 
     position, velocity, feed: where the chain is.
     ratio: the estimate of log p̃ − log q at the midpoint.
     gain: log N(v̂)/N(v), or with |g|² from two halves.
     noise: |η∘ half the difference of two halves' gradients|², whose mean is η² tr Cov(g_b).
-    n_data: examples looked at.
+    n_data: examples evaluated.
     """
 
     position: PyTree
@@ -115,15 +115,15 @@ class Moved(NamedTuple):
     n_data: Any
 
 
-def moved(key: Key, target: Any, base: Any, mover: Mover, beta, i, theta: PyTree, v: PyTree, feed: Any) -> Moved:
+def move(key: Key, target: Any, base: Any, mover: Mover, beta, i, theta: PyTree, v: PyTree, feed: Any) -> Step:
     """Step i, at β."""
     k_draw, k_refresh = jax.random.split(key)
-    feed, whole = _recentred(target, mover.recentre, i, theta, feed)
+    feed, whole = _recenter(target, mover.recenter, i, theta, feed)
     eta = mover.pace(beta)
     x = jax.tree.map(lambda u, e, w: u + 0.5 * e * w, theta, eta, v)
     batch, feed = target.draw(k_draw, feed)
     there = base.evaluate((), x)
-    value, grad, apart, n_data = _looked(target, batch, x, halves=mover.score != "midpoint")
+    value, grad, apart, n_data = _estimate(target, batch, x, halves=mover.score != "midpoint")
     kick = tree.mul(eta, jax.tree.map(partial(blend, beta), grad, there.grad))
     off = tree.scale(beta, tree.mul(eta, apart))
     kicked, noisy = tree.add(v, kick), tree.dot(off, off)
@@ -132,7 +132,7 @@ def moved(key: Key, target: Any, base: Any, mover: Mover, beta, i, theta: PyTree
     gain = -tree.dot(kick, v) - 0.5 * square
     spare = jnp.sqrt(jnp.maximum(1 - mover.gamma**2, 0.0))
     v = jax.tree.map(lambda w, z: mover.gamma * w + spare * z, kicked, noise.like(k_refresh, v))
-    return Moved(theta, v, feed, value - there.log_density, gain, noisy, n_data + whole)
+    return Step(theta, v, feed, value - there.log_density, gain, noisy, n_data + whole)
 
 
 def _chain(key, target, base, mover, beta, start) -> Scored:
@@ -144,9 +144,9 @@ def _chain(key, target, base, mover, beta, start) -> Scored:
     def step(carry, x):
         theta, v, feed, total, heat, count = carry
         i, word, before, now = x
-        new = moved(wrap(word), target, base, mover, now, i, theta, v, feed)
+        new = move(wrap(word), target, base, mover, now, i, theta, v, feed)
         gain = (now - before) * new.ratio if mover.score == "midpoint" else new.gain
-        return (*new[:3], added(total, gain), heat + 0.5 * new.noise, count + new.n_data), None
+        return (*new[:3], add(total, gain), heat + 0.5 * new.noise, count + new.n_data), None
 
     carry, _ = lax.scan(step, carry, (jnp.arange(len(words)), words, beta[:-1], beta[1:]))
     theta, _, _, (total, _), heat, count = carry
@@ -156,7 +156,7 @@ def _chain(key, target, base, mover, beta, start) -> Scored:
     return Scored(theta, total, heat, count)
 
 
-def _looked(target, batch, x, *, halves: bool):
+def _estimate(target, batch, x, *, halves: bool):
     """Value, gradient, half the difference of two halves' gradients (its square has the mean tr Cov), and examples."""
     if not halves:
         e = target.evaluate(batch, x)
@@ -166,16 +166,16 @@ def _looked(target, batch, x, *, halves: bool):
     return 0.5 * (one.log_density + two.log_density), mean, apart, one.n_data + two.n_data
 
 
-def _recentred(target, every: int, i, theta, feed):
+def _recenter(target, every: int, i, theta, feed):
     """The feed with its anchor where the chain is, at every so many steps, and the examples that it took."""
     if not every:
         return feed, jnp.zeros((), jnp.int32)
 
-    def anchored():
+    def recenter():
         value, grad = full_sums(target.target, theta)
         return feed._replace(anchor=theta, log_likelihood=value, grad=grad), jnp.asarray(target.target.n, jnp.int32)
 
-    return lax.cond(i % every == 0, anchored, lambda: (feed, jnp.zeros((), jnp.int32)))
+    return lax.cond(i % every == 0, recenter, lambda: (feed, jnp.zeros((), jnp.int32)))
 
 
-run = jax.jit(annealed)
+anneal_compiled = jax.jit(anneal)

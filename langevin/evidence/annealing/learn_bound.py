@@ -1,14 +1,14 @@
 r"""Learning an annealed bound: ladder, steps, γ, mass and base climb E log mean w, and the model may climb with them.
 
-The bound of `evidence.dais` is a target itself: a position is what is learned, an evaluation one draw of the bound and
+The bound of `dais` is a target itself: a position is what is learned, an evaluation one draw of the bound and
 its gradient. So any Optax optimizer climbs it by the library's own loop. Nothing must be kept in range on the way, for
 a position holds logits and logarithms:
 
     β = cumsum softmax(rises),   η = e^{log_step},   γ = σ(logit_gamma),   M = e^{log_mass},   q = N(mean, scale²).
 
 With q learned this is DAVI; with `model` it trains a model by its own evidence; with `backward` a network learns to
-take the chain back (`evidence.ldvi`). The bound stays valid at every point of the way, and what is learned is weighed
-anew by `dais` with fresh keys.
+take the chain back (`ldvi`). The bound stays valid at every point of the way, and what is learned is weighed
+anew by `DAIS` with fresh keys.
 
 References
 ----------
@@ -32,9 +32,9 @@ from langevin.core.record import record, static
 from langevin.core.run import run
 from langevin.core.target import Batched
 from langevin.core.types import Batch, Eval, Feed, Key, PyTree, Scalar
+from langevin.evidence.annealing.dais import Annealing, Memory, log_weights
+from langevin.evidence.annealing.reversible import Reversible
 from langevin.evidence.base import Normal
-from langevin.evidence.dais import Annealing, Memory, log_weights
-from langevin.evidence.reversible import Reversible
 from langevin.evidence.weights import log_mean_exp
 from langevin.samplers.optimize import Optimize
 from langevin.tune.warm_start import nothing
@@ -42,20 +42,20 @@ from langevin.tune.warm_start import nothing
 PARTS = ("rises", "log_step", "logit_gamma", "mean", "log_scale")
 
 
-def opened(annealing: Annealing, base: Normal) -> dict[str, Any]:
+def unconstrain(annealing: Annealing, base: Normal) -> dict[str, Any]:
     """An annealing and a base as numbers without bounds: a position to climb from."""
     beta = jnp.concatenate([jnp.zeros(1), annealing.beta])
     return {
         "rises": jnp.log(jnp.diff(beta)),
         "log_step": jnp.log(annealing.steps()),
         "logit_gamma": jax.scipy.special.logit(jnp.clip(jnp.asarray(annealing.gamma, float), 1e-4, 1 - 1e-4)),
-        "log_mass": jax.tree.map(jnp.log, _like(annealing.mass, base.mean)),
+        "log_mass": jax.tree.map(jnp.log, _widen(annealing.mass, base.mean)),
         "mean": jax.tree.map(lambda u: jnp.asarray(u, float), base.mean),
-        "log_scale": jax.tree.map(jnp.log, _like(base.scale, base.mean)),
+        "log_scale": jax.tree.map(jnp.log, _widen(base.scale, base.mean)),
     }
 
 
-def closed(position: dict[str, Any]) -> tuple[Annealing, Normal]:
+def constrain(position: dict[str, Any]) -> tuple[Annealing, Normal]:
     """The annealing and the base that a position stands for."""
     beta = jnp.cumsum(jax.nn.softmax(position["rises"])).at[-1].set(1.0)
     gamma, mass = jax.nn.sigmoid(position["logit_gamma"]), jax.tree.map(jnp.exp, position["log_mass"])
@@ -63,7 +63,7 @@ def closed(position: dict[str, Any]) -> tuple[Annealing, Normal]:
     return Annealing(beta, jnp.exp(position["log_step"]), gamma, mass), base
 
 
-def _like(value: Any, position: PyTree) -> PyTree:
+def _widen(value: Any, position: PyTree) -> PyTree:
     """A number or a tree as a tree of arrays like the position."""
     wide = lambda v, u: jnp.broadcast_to(jnp.asarray(v, float), jnp.shape(u))
     return jax.tree.map(wide, tree.fill(value, position), position)
@@ -101,7 +101,7 @@ class Bound(Batched):
 
     def value(self, key: Key, position: PyTree) -> Scalar:
         """One draw of the bound."""
-        annealing, base = closed(self.held | position["annealing"])
+        annealing, base = constrain(self.held | position["annealing"])
         target = self.target if self.model is None else self.model(self.target, position["model"])
         how: dict[str, Any] = dict(memory=self.memory, backward=position.get("backward"))
         log_w = log_weights(key, target, base, annealing, particles=self.particles * self.draws, **how)
@@ -117,7 +117,7 @@ class Bound(Batched):
 class Learned(NamedTuple):
     """What a climb of the bound found.
 
-    annealing, base: to weigh anew with `dais`.
+    annealing, base: to weigh anew with `dais.log_weights`.
     model: the parameters learned, or None.
     trace: draws of the bound on the way.
     backward: the backward kernel learned, or None.
@@ -130,7 +130,7 @@ class Learned(NamedTuple):
     backward: PyTree = None
 
 
-def learned(
+def learn_bound(
     key: Key,
     target: Any,
     base: Normal,
@@ -155,10 +155,10 @@ def learned(
     backward: a backward kernel to learn, such as `Score.begin(key, base)`.
     memory: what the gradient keeps, as in `dais.log_weight`; γ is traced here, so Reversible names its fraction.
     """
-    whole = opened(annealing, base)
+    whole = unconstrain(annealing, base)
     unknown = [name for name in parts if name not in whole]
     if unknown:
-        raise ValueError(f"learned: there is no part {unknown[0]!r}; there are {', '.join(whole)}.")
+        raise ValueError(f"learn_bound: there is no part {unknown[0]!r}; there are {', '.join(whole)}.")
     held = {k: v for k, v in whole.items() if k not in parts}
     position: dict[str, Any] = {"annealing": {k: whole[k] for k in parts}}
     if model is not None:
@@ -169,7 +169,7 @@ def learned(
     starts = jax.tree.map(lambda u: jnp.asarray(u)[None], position)
     out = run(key, Optimize(_adam(rate)), climb, starts, draws=steps, chunk=min(steps, 200), collect=nothing)
     end = jax.tree.map(lambda u: u[0], out.states.position)
-    found, q = closed(held | end["annealing"])
+    found, q = constrain(held | end["annealing"])
     return Learned(found, q, end.get("model"), np.asarray(out.info.log_density)[0], end.get("backward"))
 
 

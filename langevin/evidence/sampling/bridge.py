@@ -31,43 +31,54 @@ from langevin.core import moments
 from langevin.core.record import record
 from langevin.core.target import Exact
 from langevin.core.types import Key, PyTree
-from langevin.evidence.base import Base, examples
-from langevin.evidence.importance import drawn, log_ratios
-from langevin.evidence.types import Evidence
+from langevin.evidence.base import draw, log_ratios
+from langevin.evidence.method import Method, method
+from langevin.evidence.types import Evidence, cost
 from langevin.targets.zoo import Gaussian
 
 ROUNDS = 1000
 
 
-def bridge(key: Key, target: Any, base: Any, draws: PyTree, *, proposal: Base | None = None) -> Evidence:
-    """log Z from posterior draws (chain, draw, …): consistent.
+@method("bridge")
+class Bridge(Method):
+    """Bridge sampling from posterior draws (chain, draw, …): consistent. The base is not used.
 
-    base: not looked at; every method has one. proposal: a normalised law with draws; None fits a Gaussian to one half.
+    proposal: a normalised distribution with draws; None fits a Gaussian to one half of the draws.
     """
-    chains, n = np.shape(jax.tree.leaves(draws)[0])[:2]
-    if n < 8:
-        raise ValueError(f"bridge: {n} draws a chain are too few to judge their correlation; take 8 or more.")
-    half = 0 if proposal is not None else n // 2
-    if proposal is None:
-        proposal = fitted(jax.tree.map(lambda u: u[:, :half], draws))
-    rest = jax.tree.map(lambda u: jnp.asarray(u)[:, half:].reshape(chains * (n - half), *np.shape(u)[2:]), draws)
-    n1 = n2 = chains * (n - half)
-    at_draws = np.asarray(log_ratios(target, proposal, rest), np.float64)
-    at_proposal = np.asarray(log_ratios(target, proposal, drawn(key, proposal, n2)), np.float64)
-    if not np.isfinite(at_draws).all() or np.isnan(at_proposal).any():
-        raise ValueError(
-            "bridge: the log density of the target is not finite at posterior draws, or NaN at draws of the proposal; "
-            "are the draws those of this target, on its own scale?"
-        )
-    at_draws = at_draws.reshape(chains, n - half)
-    effective = independent(at_draws)
-    log_r, error = fixed_point(at_draws, at_proposal, effective)
-    how = dict(ess=effective, n_grad=n1 + n2, n_data=(n1 + n2) * examples(target), guarantee="consistent")
-    return Evidence(np.asarray(log_r), error, **how)
+
+    proposal: Any = None
+    minibatches = "ignored"
+    needs_base = False
+    needs_draws = True
+
+    def estimate_evidence(self, key, target, base, draws) -> Evidence:
+        chains, n = np.shape(jax.tree.leaves(draws)[0])[:2]
+        if n < 8:
+            raise ValueError(f"bridge: {n} draws a chain are too few to judge their correlation; take 8 or more.")
+        proposal, half = self.proposal, 0
+        if proposal is None:
+            half = n // 2
+            proposal = fit_gaussian(jax.tree.map(lambda u: u[:, :half], draws))
+        rest = jax.tree.map(lambda u: jnp.asarray(u)[:, half:].reshape(chains * (n - half), *np.shape(u)[2:]), draws)
+        n1 = n2 = chains * (n - half)
+        at_draws = np.asarray(log_ratios(target, proposal, rest), np.float64)
+        at_proposal = np.asarray(log_ratios(target, proposal, draw(key, proposal, n2)), np.float64)
+        if not np.isfinite(at_draws).all() or np.isnan(at_proposal).any():
+            raise ValueError(
+                "bridge: the log density of the target is not finite at posterior draws, or NaN at draws of the "
+                "proposal; check that the draws are those of this target, on its own scale."
+            )
+        at_draws = at_draws.reshape(chains, n - half)
+        ess = effective_number(at_draws)
+        log_r, error = solve(at_draws, at_proposal, ess)
+        return Evidence(np.asarray(log_r), error, ess=ess, guarantee="consistent", **cost(n1 + n2, target))
 
 
-def fixed_point(at_draws: np.ndarray, at_proposal: np.ndarray, effective: float) -> tuple[float, float]:
-    """log r and its error, from log l at posterior draws (chain, draw) and at draws of the proposal (draw,)."""
+def solve(at_draws: np.ndarray, at_proposal: np.ndarray, effective: float) -> tuple[float, float]:
+    """log r of the fixed point, and its error.
+
+    at_draws: log l at posterior draws (chain, draw). at_proposal: at draws of the proposal (draw,).
+    """
     centre = np.median(at_draws)
     one, two = np.exp(at_draws - centre), np.exp(at_proposal - centre)
     n2 = len(two)
@@ -80,13 +91,16 @@ def fixed_point(at_draws: np.ndarray, at_proposal: np.ndarray, effective: float)
         if done:
             break
     else:
-        raise ValueError(f"bridge: no fixed point after {ROUNDS} rounds: proposal and posterior hardly overlap.")
+        raise ValueError(
+            f"bridge: no fixed point after {ROUNDS} rounds, for proposal and posterior hardly overlap; pass a proposal."
+        )
+
     f1, f2 = two / (s1 * two + s2 * r), r / (s1 * one + s2 * r)
-    variance = f1.var() / f1.mean() ** 2 / n2 + f2.var() / f2.mean() ** 2 / independent(f2)
+    variance = f1.var() / f1.mean() ** 2 / n2 + f2.var() / f2.mean() ** 2 / effective_number(f2)
     return float(np.log(r) + centre), float(np.sqrt(variance))
 
 
-def independent(x: np.ndarray) -> float:
+def effective_number(x: np.ndarray) -> float:
     """The effective number of values (chain, draw), no more than there are."""
     return float(np.nanmin([moments.effective(x[..., None])[0], x.size]))
 
@@ -109,7 +123,7 @@ class Raveled(Exact):
         return jax.vmap(ravel_pytree(self.like)[1])(self.flat.exact(key, n))
 
 
-def fitted(draws: PyTree) -> Raveled:
+def fit_gaussian(draws: PyTree) -> Raveled:
     """The Gaussian with mean and covariance of draws (chain, draw, …)."""
     one = jax.tree.map(lambda u: jnp.asarray(u)[0, 0], draws)
     flat = [np.asarray(u, np.float64).reshape(np.shape(u)[0] * np.shape(u)[1], -1) for u in jax.tree.leaves(draws)]

@@ -32,21 +32,21 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
-from langevin.core.record import replace
+from langevin.core.record import replace, static
 from langevin.core.types import Key
-from langevin.evidence.base import began, checked, examples
-from langevin.evidence.importance import drawn, log_ratios
-from langevin.evidence.mixture import Fitted, Mixture, fitted
-from langevin.evidence.smc import smc
-from langevin.evidence.types import Evidence
-from langevin.evidence.weights import pareto, unbiased
+from langevin.evidence.base import draw, draw_starts, log_ratios
+from langevin.evidence.method import Method, method
+from langevin.evidence.sampling.mixture import Components, Mixture, fit
+from langevin.evidence.sampling.smc import SMC
+from langevin.evidence.types import Evidence, cost
+from langevin.evidence.weights import fit_pareto, summarize
 
 LARGEST = 40  # coordinates beyond which no mixture is tried
 COMPONENTS = 64  # of a fit, at most
 COLD, COOLED = 1.5, 0.3  # the β of a part of the mixture, once β = 1, and that part
 ROUNDS, REFINED, LONGER = 60, 10, 3  # in all; at β = 1; and their draws over those of others
-BLOCK = 1024  # points looked at together
-USEFUL = 0.03  # share of effective draws below which the rest is left to `smc`
+BLOCK = 1024  # points evaluated together
+USEFUL = 0.03  # share of effective draws below which the rest is left to `SMC`
 
 
 class Learned(NamedTuple):
@@ -69,90 +69,85 @@ class Points(NamedTuple):
         return self.own + beta * self.ratio - self.mixed
 
 
-def adapted(
-    key: Key,
-    target: Any,
-    base: Any,
-    *,
-    particles: int | None = None,
-    draws: int | None = None,
-    share: float = 0.5,
-) -> Evidence:
-    """log Z by importance sampling from a mixture that earlier draws taught.
+@method("adapted")
+class Adapted(Method):
+    """Importance sampling from a mixture fitted to earlier draws: unbiased-Z; where none fits, SMC: consistent.
 
     particles: N, draws of a round; None for 1,000 and 100 for every coordinate.
     draws: of the best proposal, that make the estimate; None for 10 N.
     share: of N, the effective size of weights at which β is set.
     """
-    if target.stochastic:
-        raise ValueError("adapted: the target looks at mini-batches, whose weights are not exact; use `midpoint`.")
-    d = tree.size(jax.tree.map(lambda u: u[0], checked(base).exact(jax.random.key(0), 1)))
-    k_learn, k_last = jax.random.split(key)
-    if d > LARGEST:
-        return smc(k_last, target, base)
-    particles = particles or 1000 + 100 * d
-    draws = draws or 10 * particles
-    best = learned(k_learn, target, base, particles, share)
-    if best.part < USEFUL:
-        found = smc(k_last, target, best.law)
-        n_grad = found.n_grad + best.n_eval
-        return replace(found, n_grad=n_grad, n_data=n_grad * examples(target))
-    log_w = log_ratios(target, best.law, drawn(k_last, best.law, draws))
-    n_eval = draws + best.n_eval
-    found = unbiased(log_w, n_grad=n_eval, n_data=n_eval * examples(target))
-    k, rise = pareto(np.asarray(log_w, np.float64))
-    return replace(found, stderr=np.hypot(found.stderr, rise)) if k > 0.5 else found
+
+    particles: int | None = static(default=None)
+    draws: int | None = static(default=None)
+    share: float = 0.5
+
+    def estimate_evidence(self, key, target, base, draws) -> Evidence:
+        d = tree.size(jax.tree.map(lambda u: u[0], base.exact(jax.random.key(0), 1)))
+        k_learn, k_last = jax.random.split(key)
+        if d > LARGEST:
+            return SMC().estimate_evidence(k_last, target, base, None)
+        particles = self.particles or 1000 + 100 * d
+        count = self.draws or 10 * particles
+        best = learn_proposal(k_learn, target, base, particles, float(self.share))
+        if best.part < USEFUL:
+            found = SMC().estimate_evidence(k_last, target, best.law, None)
+            return replace(found, **cost(found.n_grad + best.n_eval, target))
+        log_w = log_ratios(target, best.law, draw(k_last, best.law, count))
+        found = summarize(log_w, **cost(count + best.n_eval, target))
+        k, rise = fit_pareto(np.asarray(log_w, np.float64))
+        return replace(found, stderr=np.hypot(found.stderr, rise)) if k > 0.5 else found
 
 
-def learned(key: Key, target: Any, base: Any, particles: int, share: float) -> Learned:
+def learn_proposal(key: Key, target: Any, base: Any, particles: int, share: float) -> Learned:
     """Rounds of draws until the target is known."""
     laws, sizes, beta, late, known, n_eval = [base], [], 0.0, 0, False, 0
     best, points = Learned(base, 0.0, 0), None
     for t, k in enumerate(jax.random.split(key, ROUNDS)):
         sizes.append(particles * (LONGER if beta == 1.0 else 1))
         n_eval += sizes[-1]
-        position = began(k, base, target, sizes[-1]) if t == 0 else drawn(k, laws[-1], sizes[-1])
-        new, newest = _seen(target, laws, sizes, position)
+        position = draw_starts(k, base, target, sizes[-1]) if t == 0 else draw(k, laws[-1], sizes[-1])
+        new, newest = _evaluate(target, laws, sizes, position)
         if beta == 1.0:
-            part = _effective(new.own + new.ratio - newest) / sizes[-1]
+            part = _effective_size(new.own + new.ratio - newest) / sizes[-1]
             late = 0 if part > 1.1 * best.part else late + 1
             best = Learned(laws[-1], part, 0) if part > best.part else best
             if (known and (late > 1 or best.part > 0.8)) or sizes.count(sizes[-1]) == REFINED:
                 break
-        points = new if points is None else _joined(points, new, laws[-1], sizes[-1], position)
+        points = new if points is None else _join(points, new, laws[-1], sizes[-1], position)
         beta = _hottest(points, beta, share * particles)
-        known = _effective(points.log_weight(COLD)) >= share * particles
-        laws.append(_fitted(base, points, beta, position, laws[-1], seed=t))
+        known = _effective_size(points.log_weight(COLD)) >= share * particles
+        laws.append(_fit(base, points, beta, position, laws[-1], seed=t))
     return best._replace(law=best.law if best.part else laws[-1], n_eval=n_eval)
 
 
-def _seen(target, laws, sizes, position) -> tuple[Points, np.ndarray]:
+def _evaluate(target, laws, sizes, position) -> tuple[Points, np.ndarray]:
     """What all laws say of new draws, and what the newest does."""
     like = jax.tree.map(lambda u: u[0], position)
     x = np.asarray(_flat(position))
-    value = _at(target, like, x)
-    each = [_at(law, like, x) for law in laws]
+    value = _log_density(target, like, x)
+    each = [_log_density(law, like, x) for law in laws]
     mixed = np.logaddexp.reduce([u + np.log(n) for u, n in zip(each, sizes, strict=True)])
     ratio = np.where(np.isfinite(value), value, -np.inf) - each[0]
     return Points(x.astype(np.float64), each[0], ratio, mixed), each[-1]
 
 
-def _joined(points: Points, new: Points, law, n: int, position) -> Points:
+def _join(points: Points, new: Points, law, n: int, position) -> Points:
     """All points, after n of them were drawn from `law`."""
     like = jax.tree.map(lambda u: u[0], position)
-    mixed = np.logaddexp(points.mixed, _at(law, like, points.x) + np.log(n))
+    mixed = np.logaddexp(points.mixed, _log_density(law, like, points.x) + np.log(n))
     return Points(*(np.concatenate(both) for both in zip(points._replace(mixed=mixed), new, strict=True)))
 
 
-def _fitted(base, points: Points, beta: float, position, before, seed: int) -> Mixture:
+def _fit(base, points: Points, beta: float, position, before, seed: int) -> Mixture:
     """The mixture for f_β, in arrays of one size, so that one program serves all rounds."""
     K = int(np.sum(np.isfinite(before.log_share))) if isinstance(before, Mixture) else 2
     sizes = {max(1, min(n, COMPONENTS)) for n in (K // 4, K // 2, K, 2 * K)}
-    found = fitted(points.x, points.log_weight(beta), sizes, seed)
+    found = fit(points.x, points.log_weight(beta), sizes, seed)
     if beta == 1.0:
-        cold = fitted(points.x, points.log_weight(COLD), sizes, seed)
+        cold = fit(points.x, points.log_weight(COLD), sizes, seed)
         log_share = np.concatenate([found.log_share + np.log(1 - COOLED), cold.log_share + np.log(COOLED)])
-        found = Fitted(log_share, *(np.concatenate(both) for both in zip(found[1:], cold[1:], strict=True)))
+        found = Components(log_share, *(np.concatenate(both) for both in zip(found[1:], cold[1:], strict=True)))
     K, d = found.mean.shape
     log_share = np.full(2 * COMPONENTS, -np.inf)
     mean, root = np.zeros((len(log_share), d)), np.broadcast_to(np.eye(d), (len(log_share), d, d)).copy()
@@ -161,7 +156,7 @@ def _fitted(base, points: Points, beta: float, position, before, seed: int) -> M
     return Mixture(base, *(jnp.asarray(u, dtype) for u in (log_share, mean, root, np.linalg.inv(root))))
 
 
-def _at(law, like, x: np.ndarray) -> np.ndarray:
+def _log_density(law, like, x: np.ndarray) -> np.ndarray:
     """log density of a law at flat points, in blocks of one size."""
     rows = []
     for i in range(0, len(x), BLOCK):
@@ -181,17 +176,17 @@ def _flat(position):
     return jax.vmap(lambda p: ravel_pytree(p)[0])(position)
 
 
-def _effective(log_w: np.ndarray) -> float:
+def _effective_size(log_w: np.ndarray) -> float:
     w = np.exp(log_w - log_w.max())
     return float(w.sum() ** 2 / np.sum(w**2))
 
 
 def _hottest(points: Points, beta: float, enough: float) -> float:
     """The largest β whose weights have that effective size, not below where it was."""
-    if _effective(points.log_weight(1.0)) >= enough:
+    if _effective_size(points.log_weight(1.0)) >= enough:
         return 1.0
     low, high = beta, 1.0
     for _ in range(40):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if _effective(points.log_weight(middle)) >= enough else (low, middle)
+        low, high = (middle, high) if _effective_size(points.log_weight(middle)) >= enough else (low, middle)
     return low

@@ -31,14 +31,16 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
 from langevin.core.advance import advance
-from langevin.core.record import replace
+from langevin.core.record import replace, static
 from langevin.core.run import begin_all
-from langevin.core.types import Key, PyTree
+from langevin.core.types import PyTree
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric
-from langevin.evidence.base import began, examples
-from langevin.evidence.ladder import rungs
-from langevin.evidence.types import Evidence
-from langevin.evidence.weights import checked, effective, log_mean_exp, relative_error
+from langevin.evidence.annealing.ladder import to_ladder
+from langevin.evidence.annealing.step_sizes import check_kernel, count_grads
+from langevin.evidence.base import draw_starts
+from langevin.evidence.method import Method, method
+from langevin.evidence.types import Evidence, cost
+from langevin.evidence.weights import check_weights, effective_size, log_mean_exp, relative_error
 from langevin.samplers.hmc import HMC
 from langevin.targets.path import Geometric
 
@@ -64,47 +66,62 @@ class Particles(NamedTuple):
     kernel: Any
 
 
-def smc(
-    key: Key,
-    target: Any,
-    base: Any,
-    *,
-    ladder: Any = None,
-    kernel: Any = None,
-    particles: int = 2048,
-    moves: int = 8,
-    islands: int = 16,
-    share: float = 0.5,
-) -> Evidence:
-    """log Z by sequential Monte Carlo.
+@method("smc")
+class SMC(Method):
+    """Waste-free sequential Monte Carlo: consistent; with a ladder and a kernel given, unbiased-Z.
 
     ladder: temperatures, or how many; None to choose them on the way.
     kernel: an exact kernel; None for HMC that fits the particles.
     particles: N, in all.
     moves: P, steps of the kernel at a temperature, each of them a particle.
+    islands: parts of the particles that are resampled apart.
     share: of N, the effective size of weights at which the next temperature is set.
     """
-    _refused(target, kernel, particles, moves, islands)
-    k_start, key = jax.random.split(key)
-    position = began(k_start, base, target, particles)
-    ratio = _ratios(target, base, position)
-    checked(ratio)
-    now = Particles(position, ratio, np.zeros(islands), 0.0, kernel or _kernel(position))
-    fixed = None if ladder is None else np.asarray(rungs(ladder), np.float64)
-    n_grad, stage = particles, 0
-    while now.beta < 1.0:
-        key, k_stage = jax.random.split(key)
-        beta = _next(now.log_ratio, now.beta, share) if fixed is None else float(fixed[stage + 1])
-        now, spent = _staged(k_stage, target, base, now, beta, moves, adapt=kernel is None)
-        n_grad, stage = n_grad + spent, stage + 1
-        if stage >= STAGES:
-            raise ValueError(f"smc: β is {now.beta:.3g} after {STAGES} temperatures; take a base nearer to the target.")
-    log_z = jnp.asarray(now.log_z)
-    how = dict(ess=effective(log_z) * particles / islands, n_grad=n_grad, n_data=n_grad * examples(target))
-    if fixed is None or kernel is None:
-        return Evidence(log_mean_exp(log_z), relative_error(log_z), guarantee="consistent", **how)
-    mean = log_mean_exp(log_z)
-    return Evidence(mean, relative_error(log_z), lower=mean, guarantee="unbiased-Z", **how)
+
+    ladder: Any = static(default=None)
+    kernel: Any = None
+    particles: int = static(default=2048)
+    moves: int = static(default=8)
+    islands: int = static(default=16)
+    share: float = 0.5
+
+    def __post_init__(self):
+        each = self.islands * self.moves
+        if self.islands < 2 or self.particles % each or self.particles < 2 * each:
+            raise ValueError(
+                f"smc: {self.particles} particles do not make {self.islands} islands with two or more to move "
+                f"{self.moves} times each; take a multiple of {2 * each}."
+            )
+        check_kernel(self.kernel)
+
+    def estimate_evidence(self, key, target, base, draws) -> Evidence:
+        kernel, share = self.kernel, float(self.share)
+        k_start, key = jax.random.split(key)
+        position = draw_starts(k_start, base, target, self.particles)
+        ratio = _ratios(target, base, position)
+        check_weights(ratio)
+        now = Particles(position, ratio, np.zeros(self.islands), 0.0, kernel or _kernel(position))
+        fixed = None if self.ladder is None else np.asarray(to_ladder(self.ladder), np.float64)
+        n_grad, stage = self.particles, 0
+        while now.beta < 1.0:
+            key, k_stage = jax.random.split(key)
+            beta = _next(now.log_ratio, now.beta, share) if fixed is None else float(fixed[stage + 1])
+            now, spent = _stage(k_stage, target, base, now, beta, self.moves, adapt=kernel is None)
+            n_grad, stage = n_grad + spent, stage + 1
+            if stage >= STAGES:
+                raise ValueError(
+                    f"smc: β is {now.beta:.3g} after {STAGES} temperatures; take a base nearer to the target."
+                )
+        each = jnp.asarray(now.log_z)
+        log_z, unbiased = log_mean_exp(each), fixed is not None and kernel is not None
+        return Evidence(
+            log_z,
+            relative_error(each),
+            lower=log_z if unbiased else -jnp.inf,
+            ess=effective_size(each) * self.particles / self.islands,
+            guarantee="unbiased-Z" if unbiased else "consistent",
+            **cost(n_grad, target),
+        )
 
 
 def _kernel(position) -> HMC:
@@ -113,25 +130,11 @@ def _kernel(position) -> HMC:
     return HMC(0.8, n_leapfrog=min(max(4, d // 3), 32), jitter=0.3)
 
 
-def _refused(target, kernel, particles, moves, islands) -> None:
-    if target.stochastic:
-        raise ValueError("smc: the target looks at mini-batches, whose weights are not exact; use `midpoint`.")
-    if kernel is not None and kernel.law().kind != "exact":
-        raise ValueError(
-            f"smc: {type(kernel).__name__} does not leave its target as it is; take an exact kernel (HMC)."
-        )
-    if islands < 2 or particles % (islands * moves) or particles < 2 * islands * moves:
-        raise ValueError(
-            f"smc: {particles} particles do not make {islands} islands with two or more to move {moves} times each; "
-            f"take a multiple of {2 * islands * moves}."
-        )
-
-
-def _staged(key, target, base, now: Particles, beta: float, moves: int, *, adapt: bool):
+def _stage(key, target, base, now: Particles, beta: float, moves: int, *, adapt: bool):
     """Weigh, resample, fit the kernel, move."""
     k_resample, k_begin, k_fit, k_move = jax.random.split(key, 4)
     gain = (beta - now.beta) * now.log_ratio
-    log_z, chosen = _resampled(k_resample, gain, now.position, islands=len(now.log_z), moves=moves)
+    log_z, chosen = _resample(k_resample, gain, now.position, islands=len(now.log_z), moves=moves)
     there = Geometric(base, target).at(beta)
     kernel, spent = now.kernel, 0
     if adapt:
@@ -139,22 +142,22 @@ def _staged(key, target, base, now: Particles, beta: float, moves: int, *, adapt
     states = begin_all(k_begin, kernel, there, chosen)
     n = jax.tree.leaves(chosen)[0].shape[0]
     if adapt:
-        kernel, spent = _tried(k_fit, kernel, there, states)
+        kernel, spent = _tune_step(k_fit, kernel, there, states)
     run = advance(k_move, kernel, there, states, length=moves)
     position = jax.tree.map(lambda u: u.reshape(n * moves, *u.shape[2:]), run.kept)
     ratio = _ratios(target, base, position)
-    checked(ratio)
-    n_grad = int(np.asarray(run.info.n_grad, np.int64).sum()) + spent + n + n * moves
+    check_weights(ratio)
+    n_grad = count_grads(run.info) + spent + n + n * moves
     return Particles(position, ratio, now.log_z + np.asarray(log_z, np.float64), beta, kernel), n_grad
 
 
-def _tried(key, kernel, target, states):
+def _tune_step(key, kernel, target, states):
     """The kernel with a step that four fifths of proposals survive, and the gradients it took."""
     spent, low, high = 0, 0.0, np.inf
     for k in jax.random.split(key, TRIALS):
         info = advance(k, kernel, target, states, length=1).info
         rate = float(jnp.mean(info.acceptance))
-        spent += int(np.asarray(info.n_grad, np.int64).sum())
+        spent += count_grads(info)
         if 0.65 <= rate <= 0.93:
             break
         h = float(kernel.step_size)
@@ -179,13 +182,13 @@ def _ratios(target, base, position):
 
 def _next(log_ratio, beta: float, share: float) -> float:
     """The next β, at most 1."""
-    step = float(_bisected(log_ratio, 1.0 - beta, share))
+    step = float(_bisect(log_ratio, 1.0 - beta, share))
     return 1.0 if step >= 1.0 - beta else beta + step
 
 
 @jax.jit
-def _bisected(log_ratio, most, share):
-    enough = lambda step: effective(step * log_ratio) >= share * log_ratio.shape[0]
+def _bisect(log_ratio, most, share):
+    enough = lambda step: effective_size(step * log_ratio) >= share * log_ratio.shape[0]
 
     def halve(_, ends):
         low, high = ends
@@ -197,7 +200,7 @@ def _bisected(log_ratio, most, share):
 
 
 @partial(jax.jit, static_argnames=("islands", "moves"))
-def _resampled(key, gain, position, *, islands, moves):
+def _resample(key, gain, position, *, islands, moves):
     """log mean weight of every island, and one in `moves` of its particles by systematic resampling."""
     gain = gain.reshape(islands, -1)
     size, some = gain.shape[1], gain.shape[1] // moves
@@ -215,7 +218,7 @@ def _metric(position, gain):
     weight = jax.nn.softmax(gain)
     apart = flat - (weight @ flat)[None]
     one = jax.tree.map(lambda u: u[0], position)
-    d, count = tree.size(one), effective(gain)
+    d, count = tree.size(one), effective_size(gain)
     variance = jnp.maximum(weight @ apart**2, 1e-12)
     if d > LARGEST:
         return DiagonalMetric(ravel_pytree(one)[1](variance))

@@ -23,21 +23,34 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
+from langevin.core.record import static
 from langevin.core.types import PyTree
-from langevin.evidence.base import LOG_2PI, examples
-from langevin.evidence.climb import climbed
-from langevin.evidence.types import Evidence
+from langevin.evidence.base import LOG_2PI
+from langevin.evidence.method import Method, method
+from langevin.evidence.mode import climb
+from langevin.evidence.types import Evidence, cost
 
 LARGEST = 2000  # parameters of a dense Hessian
 NEWTON = 5  # steps at the end
 LEFT = 0.05  # nats left to climb that are still called the mode
 
 
-def laplace(target: Any, start: PyTree, *, steps: int = 500) -> Evidence:
-    """log Z by a Gaussian at the mode that is climbed to from `start`: guarantee "none".
+@method("laplace")
+class Laplace(Method):
+    """Laplace's method, from a climb that begins at a draw of the base: guarantee "none".
 
     steps: of L-BFGS, at most.
     """
+
+    steps: int = static(default=500)
+    minibatches = "ignored"
+
+    def estimate_evidence(self, key, target, base, draws) -> Evidence:
+        return approximate(target, jax.tree.map(lambda u: u[0], base.exact(key, 1)), steps=self.steps)
+
+
+def approximate(target: Any, start: PyTree, *, steps: int = 500) -> Evidence:
+    """log Z of the Gaussian at the mode that is climbed to from `start`; steps: of L-BFGS, at most."""
     d = tree.size(start)
     if d > LARGEST:
         raise ValueError(
@@ -45,10 +58,10 @@ def laplace(target: Any, start: PyTree, *, steps: int = 500) -> Evidence:
             "take a method that needs none, such as ais, or fewer parameters."
         )
     like = jax.tree.map(lambda u: jnp.asarray(u, jnp.result_type(u, jnp.float32)), start)
-    x, n = _climbed(target, like, steps)
+    x, n = _climb(target, like, steps)
     n = int(n)
     for _ in range(NEWTON):
-        value, grad, hessian = (np.asarray(u, np.float64) for u in _looked(target, like, x))
+        value, grad, hessian = (np.asarray(u, np.float64) for u in _expand(target, like, x))
         if not (np.isfinite(value) and np.isfinite(grad).all() and np.isfinite(hessian).all()):
             raise ValueError("laplace: the log density, its gradient or Hessian is not finite on the way to the mode.")
         curvature, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
@@ -57,8 +70,8 @@ def laplace(target: Any, start: PyTree, *, steps: int = 500) -> Evidence:
         if bad:
             raise ValueError(
                 f"laplace: {bad} of {d} directions do not curve down where the climb ended (least curvature "
-                f"{curvature[0]:.3g}): no mode with a Gaussian around it; start elsewhere, or look for parameters that "
-                "the data and prior leave free."
+                f"{curvature[0]:.3g}): no mode with a Gaussian around it; start elsewhere, or check for parameters "
+                "that data and prior leave free."
             )
         step = vectors @ ((vectors.T @ grad) / curvature)
         left = 0.5 * float(grad @ step)
@@ -68,18 +81,17 @@ def laplace(target: Any, start: PyTree, *, steps: int = 500) -> Evidence:
     if left > LEFT:
         raise ValueError(f"laplace: {left:.3g} nats are left to climb after {steps} steps; start nearer to the mode.")
     log_z = float(value) + left + 0.5 * d * LOG_2PI - 0.5 * float(np.log(curvature).sum())
-    how = dict(n_grad=n, n_data=n * examples(target), guarantee="none")
-    return Evidence(np.asarray(log_z), np.nan, ess=np.nan, **how)
+    return Evidence(np.asarray(log_z), np.nan, ess=np.nan, guarantee="none", **cost(n, target))
 
 
 @jax.jit
-def _climbed(target, like, steps):
+def _climb(target, like, steps):
     start, unravel = ravel_pytree(like)
-    return climbed(lambda x: target.log_density(unravel(x)), start, steps=steps)
+    return climb(lambda x: target.log_density(unravel(x)), start, steps=steps)
 
 
 @jax.jit
-def _looked(target, like, x):
+def _expand(target, like, x):
     """log p̃, its gradient, and −∇²log p̃, a few columns at a time."""
     unravel = ravel_pytree(like)[1]
     density = lambda x: target.log_density(unravel(x))

@@ -1,4 +1,4 @@
-r"""Mixtures fitted to weighted draws: proposals that know a law's modes, scales and tails.
+r"""Mixtures fitted to weighted draws: proposals with the modes, scales and tails of a distribution.
 
 Expectation maximisation of a Gaussian mixture on draws x_i with weights w_i,
 
@@ -39,7 +39,7 @@ STARTS = 2  # of a fit
 TURNS = 15  # of expectation maximisation
 
 
-class Fitted(NamedTuple):
+class Components(NamedTuple):
     """Components: log α (K,), means (K, d), and roots of covariances (K, d, d)."""
 
     log_share: np.ndarray
@@ -51,7 +51,7 @@ class Fitted(NamedTuple):
 class Mixture(Exact):
     """Components of Student's t over the raveled position, and a share of the base.
 
-    base: a normalised law that can be drawn from.
+    base: a normalised distribution that can be drawn from.
     log_share: log α of the components.
     mean: (K, d). root: lower Cholesky factors (K, d, d). whiten: their inverses.
     """
@@ -96,14 +96,14 @@ def _log_t(x, mean, whiten):
     return constant - log_det + logsumexp(log_share - 0.5 * (DOF + d) * far, axis=0)
 
 
-def fitted(x: np.ndarray, log_w: np.ndarray, sizes: Any, seed: int) -> Fitted:
+def fit(x: np.ndarray, log_w: np.ndarray, sizes: Any, seed: int) -> Components:
     """The mixture of one of `sizes` that explains best the weighted draws (n, d) that it was not fitted to."""
     order = np.random.default_rng(seed)
     weight = np.exp(log_w - log_w.max())
     weight /= weight.sum()
     count = 1 / np.sum(weight**2)
     one = order.random(len(x)) < 0.7
-    kept, left = (_chosen(x[part], weight[part], order) for part in (one, ~one))
+    kept, left = (_choose(x[part], weight[part], order) for part in (one, ~one))
     best, least = _em(kept, 0.7 * count, 1, order), np.inf
     for K in sorted(sizes):
         if K > 1 and count < 4 * K * (x.shape[1] + 1):
@@ -115,23 +115,23 @@ def fitted(x: np.ndarray, log_w: np.ndarray, sizes: Any, seed: int) -> Fitted:
     return best
 
 
-def _chosen(x, weight, order) -> np.ndarray:
+def _choose(x, weight, order) -> np.ndarray:
     """At most MOST draws, in proportion to their weights."""
     n = min(len(x), MOST)
     at = (order.random() + np.arange(n)) / n
     return x[np.searchsorted(np.cumsum(weight) / weight.sum(), at).clip(max=len(x) - 1)]
 
 
-def _em(x, count: float, K: int, order) -> Fitted:
+def _em(x, count: float, K: int, order) -> Components:
     """K components; the draws count as `count` independent ones."""
     (n, d), mean = x.shape, x.mean(0)
     overall = np.cov(x.T).reshape(d, d)
     overall += 1e-9 * np.diag(np.diag(overall) + 1e-300)
     floor = overall * K ** (-2 / d)
     if K == 1:
-        return Fitted(np.zeros(1), mean[None], np.linalg.cholesky(overall)[None])
+        return Components(np.zeros(1), mean[None], np.linalg.cholesky(overall)[None])
     centre = _spread(x @ np.linalg.inv(np.linalg.cholesky(overall)).T, K, order)
-    found = Fitted(np.full(K, -math.log(K)), x[centre], np.broadcast_to(np.linalg.cholesky(floor), (K, d, d)))
+    found = Components(np.full(K, -math.log(K)), x[centre], np.broadcast_to(np.linalg.cholesky(floor), (K, d, d)))
     square = (x[:, :, None] * x[:, None, :]).reshape(n, d * d)
     for _ in range(TURNS):
         log_r, total = _log_normals(x, found)
@@ -140,11 +140,11 @@ def _em(x, count: float, K: int, order) -> Fitted:
         mean = (r.T @ x) / size[:, None]
         spread = (r.T @ square).reshape(K, d, d) - size[:, None, None] * mean[:, :, None] * mean[:, None, :]
         spread = (spread + floor[None]) / (size[:, None, None] + 1)
-        found = Fitted(np.log(size / size.sum()), mean, np.linalg.cholesky(spread + 1e-7 * floor[None]))
+        found = Components(np.log(size / size.sum()), mean, np.linalg.cholesky(spread + 1e-7 * floor[None]))
     return found
 
 
-def _log_normals(x, found: Fitted):
+def _log_normals(x, found: Components):
     """log α_j N(x_i; m_j, S_j), and its log sum over j."""
     d = x.shape[1]
     inverse = np.linalg.inv(found.root)

@@ -1,6 +1,6 @@
-r"""Factored targets: posteriors that tell each factor's gradient apart, and how far it can be from that at an anchor.
+r"""Factored targets: posteriors with the gradient of each factor, and a bound of its distance from that at an anchor.
 
-Zig-Zag with subsampling looks at one datum an event. It needs, of a posterior π(θ) ∏_i e^{l_i(θ)} on θ in R^d with
+Zig-Zag with subsampling evaluates one datum an event. It needs, of a posterior π(θ) ∏_i e^{l_i(θ)} on θ in R^d with
 π = N(m, s²) of independent coordinates, besides what every target has,
 
     factors(index, position)   l_i(θ) and ∇l_i(θ) of the data named
@@ -10,12 +10,13 @@ Zig-Zag with subsampling looks at one datum an event. It needs, of a posterior �
 `Regression` has them for l_i(θ) = f(x_i·θ, y_i), where |f''| ≤ F: c_ij = F |x_ij| ‖S x_i‖. F = 1/σ² for the Gaussian
 likelihood, ¼ for the logistic one. It is a Bayes, so that every other method runs on the same object.
 
-`anchored` finds the mode by Newton's method and stores what the control variates need: L(a), G(a) = Σ ∇l_i(a),
-H(a) = Σ ∇²l_i(a), and the terms l_i(a), ∇l_i(a), so that a look at a datum is a look at θ alone. Any a will do: the
+`find_anchor` finds the mode by Newton's method and stores what the control variates need: L(a), G(a) = Σ ∇l_i(a), H(a)
+= Σ ∇²l_i(a), and the terms l_i(a), ∇l_i(a), so that an evaluation of a datum is one at θ alone. Any a will do: the
 nearer to the mode, the cheaper.
 
-`ticketed` draws datum i for coordinate j with probability q_ij. What counts for Zig-Zag is C_j = max_i c_ij/q_ij: with
-q_j ∝ c_j it is Σ_i c_ij, with q uniform n max_i c_ij. Rounding to whole tickets keeps q exact and C_j within 1 + ½.
+`assign_tickets` draws datum i for coordinate j with probability q_ij. What counts for Zig-Zag is C_j = max_i c_ij/q_ij:
+with q_j ∝ c_j it is Σ_i c_ij, with q uniform n max_i c_ij. Rounding to whole tickets keeps q exact and C_j within 1 +
+½.
 
 References
 ----------
@@ -34,6 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.record import positive, record
+from langevin.core.target import HasFactors
 from langevin.core.types import Key, Scalar
 from langevin.evidence.base import LOG_2PI, Normal
 from langevin.targets.bayes import Bayes
@@ -60,21 +62,22 @@ class Anchor(NamedTuple):
     hessian: jax.Array  # H(a), (d, d)
     scale: jax.Array  # S: standard deviations of the posterior, by its curvature at a, (d,)
     factors: Factors  # at a, of all data
-    n_data: int  # examples looked at to make it
+    n_data: int  # examples evaluated to make it
 
 
 @runtime_checkable
-class Factored(Protocol):
-    """A target with factors; `base` is its prior, a Normal on (d,)."""
+class Factored(HasFactors, Protocol):
+    """A target with factors on (d,); `base` is its prior, a Normal."""
 
     @property
-    def n(self) -> int: ...
-    @property
     def base(self) -> Normal: ...
-    def log_density(self, position: jax.Array) -> Scalar: ...
-    def prior(self, position: jax.Array) -> Scalar: ...
-    def factors(self, index: jax.Array, position: jax.Array) -> Factors: ...
-    def bound(self, anchor: Anchor) -> jax.Array: ...
+
+
+@runtime_checkable
+class Curved(Factored, Protocol):
+    """A factored target with the second-order term of every factor at an anchor."""
+
+    def bend(self, index: jax.Array, position: jax.Array, anchor: Any) -> jax.Array: ...
 
 
 @record
@@ -190,13 +193,13 @@ def _regression(name, family, x, y, mean, scale, batch):
     return Regression(Prior(wide(mean), wide(scale)), family, {"x": x, "y": y}, batch)
 
 
-def anchored(target: Factored, position: Any = None) -> Anchor:
+def find_anchor(target: Factored, position: Any = None) -> Anchor:
     """The mode of a log-concave posterior by Newton's method from `position` (default: the prior's mean), as an anchor.
 
-    A step that lowers the log density is halved. Each look at value, gradient and curvature counts n examples.
+    A step that lowers the log density is halved. Each evaluation of value, gradient and curvature counts n examples.
     """
     a = jnp.asarray(target.base.mean if position is None else position, target.base.mean.dtype)
-    looks, here = 1, _look(target, a)
+    evals, here = 1, _newton(target, a)
     slack = 8 * float(jnp.finfo(a.dtype).eps)  # what rounding may take from a sum of n values
     gain = jnp.inf
     for _ in range(STEPS):
@@ -204,22 +207,22 @@ def anchored(target: Factored, position: Any = None) -> Anchor:
         if not gain > 1e-3:  # within 0.03 standard deviations of the mode
             break
         for _ in range(STEPS):
-            looks, here = looks + 1, _look(target, a + step)
+            evals, here = evals + 1, _newton(target, a + step)
             if float(here[0]) >= value - slack * abs(value):
                 break
             step = 0.5 * step
         a = a + step
-    anchor = _stored(target, a)
+    anchor = _store(target, a)
     if not (abs(gain) < 1.0 and bool(jnp.isfinite(anchor.scale).all())):
         raise ValueError(
-            f"anchored: Newton's method did not find the mode (the gradient promises {gain:.3g} nats more); "
+            f"find_anchor: Newton's method did not find the mode (the gradient promises {gain:.3g} nats more); "
             "the posterior must be log-concave; standardise x, or pass a better position."
         )
-    return anchor._replace(n_data=(looks + 1) * target.n)
+    return anchor._replace(n_data=(evals + 1) * target.n)
 
 
 @jax.jit
-def _look(target, a):
+def _newton(target, a):
     """The log density, Newton's step, and what it would gain if all were quadratic, twice."""
     grad = jax.grad(target.log_density)(a)
     step = jnp.linalg.solve(-jax.hessian(target.log_density)(a), grad)
@@ -227,7 +230,7 @@ def _look(target, a):
 
 
 @jax.jit
-def _stored(target, a):
+def _store(target, a):
     factors = target.factors(jnp.arange(target.n), a)
     values, grads = (jnp.sum(u, axis=0) for u in factors)
     prior, whole = jax.hessian(target.prior)(a), jax.hessian(target.log_density)(a)
@@ -236,7 +239,7 @@ def _stored(target, a):
 
 @record
 class Tickets:
-    """Data to be drawn, for every coordinate, with exact probabilities; made by `ticketed`.
+    """Data to be drawn, for every coordinate, with exact probabilities; made by `assign_tickets`.
 
     tickets: data by coordinate, each as often as its probability says, (d, m).
     held: how many tickets a coordinate has, (d,).
@@ -254,13 +257,13 @@ class Tickets:
         return self.tickets[j, jax.random.randint(key, (), 0, self.held[j])]
 
 
-def ticketed(bound: jax.Array, choice: Choice = "weighted") -> Tickets:
+def assign_tickets(bound: jax.Array, choice: Choice = "weighted") -> Tickets:
     """Tickets in proportion to c_ij, rounded up to whole ones ("weighted"), or one a datum ("uniform")."""
     if choice not in ("weighted", "uniform"):
         raise ValueError(f"zigzag: choice is {choice!r}; it must be 'weighted' or 'uniform'.")
     c = np.asarray(bound, float)
     if not (np.isfinite(c).all() and (c >= 0).all()):
-        raise ValueError("zigzag: the target's bound is negative or not finite somewhere; look at its data.")
+        raise ValueError("zigzag: the target's bound is negative or not finite somewhere; check its data.")
     n, d = c.shape
     # only data whose bound is zero, and which never cause an event, may have no ticket
     share = c * (SHARE * n / np.maximum(c.sum(0), TINY))[None] if choice == "weighted" else np.ones_like(c)
