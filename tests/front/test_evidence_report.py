@@ -4,11 +4,11 @@ import json
 import shutil
 from dataclasses import replace
 
+import commands
 import numpy as np
 import pages
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from langevin.cli import app
 from langevin.core import document
@@ -18,8 +18,7 @@ from langevin.report import evidence as told
 from langevin.report import folder as folders
 from langevin.report.page import page
 
-runner = CliRunner()
-SHORT = ["--kernel", "sgld", "--step-size", "1e-6", "--draws", "4", "--chains", "2", "--hidden", "2", "--quiet"]
+pytestmark = pytest.mark.xdist_group("test_fit")  # whose programs it shares
 FILE = "evidence.json"
 ABOUT = dict(rows="a", n=60, task="regression", data="t", target="y", trained=True)
 
@@ -115,7 +114,9 @@ def test_compare_has_a_row_of_evidence(tmp_path):
         document.save(here, comparison.DOCUMENT, scores)
     rows = comparison.compared(tmp_path / "a", tmp_path / "b")
     assert [r["score"] for r in rows] == ["log score", "WAIC", "log evidence"]
-    out = runner.invoke(app, ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json", str(tmp_path / "c.json")])
+    out = commands.runner.invoke(
+        app, ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json", str(tmp_path / "c.json")]
+    )
     assert out.exit_code == 0, out.output
     assert "log Bayes factor 10.3 ± 0.4, for the first model (ais, 60 rows)" in " ".join(out.output.split())
     assert json.loads((tmp_path / "c.json").read_text())["figures"]["log evidence_difference"] == pytest.approx(10.28)
@@ -181,20 +182,15 @@ def test_a_fit_that_goes_on_keeps_its_evidence(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def fitted(short_plans, tmp_path_factory):
     home = tmp_path_factory.mktemp("weighed")
-    random = np.random.default_rng(0)
-    x = random.normal(size=60)
-    pd.DataFrame(dict(x=x, y=2 * x + 0.5 * random.normal(size=60))).to_csv(home / "t.csv", index=False)
-    call("fit", home / "t.csv", *SHORT, "--out", home / "a")
+    commands.call("fit", commands.table(home / "t.csv"), *commands.SHORT, "--out", home / "a", "--quiet")
     shutil.copytree(home / "a", home / "b")
     return home
 
 
 def call(*words, code=0):
-    out = runner.invoke(app, [str(w) for w in words])
-    assert out.exit_code == code, out.output + repr(out.exception)
-    return " ".join(out.output.split())
+    return " ".join(commands.call(*words, code=code).output.split())
 
 
 def test_evidence_stays_with_the_model_and_is_shown(fitted):
@@ -202,18 +198,18 @@ def test_evidence_stays_with_the_model_and_is_shown(fitted):
     assert "evidence.json; `langevin report" in said
     (entry,) = told.read(fitted / "a")
     assert [r["method"] for r in entry["table"]] == ["importance"], "bridge had no draws"
-    assert (entry["n"], entry["data"], entry["trained"]) == (48, "t", True)
+    assert (entry["n"], entry["data"], entry["trained"]) == (64, "t", True)
     assert entry["rows"] == document.load(fitted / "a", comparison.DOCUMENT)["train"]
     call("evidence", fitted / "a", "--data", fitted / "t.csv", "--method", "importance", "--quiet")
-    assert [(e["n"], e["trained"]) for e in told.read(fitted / "a")] == [(48, True), (60, False)]
+    assert [(e["n"], e["trained"]) for e in told.read(fitted / "a")] == [(64, True), (80, False)]
     call("evidence", fitted / "b", "--seed", "1", "--method", "importance", "--quiet")
     said = call("compare", fitted / "a", fitted / "b")
     assert "log Bayes factor" in said
-    assert "(importance, 48 rows)" in said
+    assert "(importance, 64 rows)" in said
     call("report", fitted / "a")
     text = (fitted / "a" / "report.html").read_text()
-    assert "48 rows of t, those the model was trained on" in text
-    assert "60 rows of t." in text
+    assert "64 rows of t, those the model was trained on" in text
+    assert "80 rows of t." in text
 
 
 def test_what_was_found_outlives_an_interruption(fitted, monkeypatch):
@@ -228,7 +224,7 @@ def test_what_was_found_outlives_an_interruption(fitted, monkeypatch):
 
     monkeypatch.setattr(entries, "log_evidence", pressed)
     words = ["evidence", str(fitted / "b"), "--seed", "7", "--method", "importance", "--method", "laplace", "--quiet"]
-    assert runner.invoke(app, words).exit_code != 0
+    assert commands.runner.invoke(app, words).exit_code != 0
     assert 7 in [row["seed"] for row in told.read(fitted / "b")[-1]["table"]]
 
 

@@ -11,34 +11,16 @@ import numpy as np
 import pages
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from commands import SHORT, call, runner, table
 
 from langevin.cli import app, main
 from langevin.cli import fit as fitting
 from langevin.core import document
 from langevin.report.live import Live
 
-runner = CliRunner()
-SHORT = ["--kernel", "sgld", "--step-size", "1e-6", "--draws", "4", "--chains", "2", "--hidden", "4"]
-
-
-def table(path, n=80):
-    random = np.random.default_rng(0)
-    x = random.normal(size=n)
-    frame = pd.DataFrame(dict(x=x, kind=random.choice(["a", "b"], n), y=2 * x + 0.1 * random.normal(size=n)))
-    frame.loc[3, "x"] = np.nan
-    frame.to_csv(path, index=False)
-    return str(path)
-
-
-def call(*words, code=0):
-    out = runner.invoke(app, [str(w) for w in words])
-    assert out.exit_code == code, out.output + repr(out.exception)
-    return out
-
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def fitted(short_plans, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fit")
     data = table(folder / "t.csv")
     out = call("fit", data, "--target", "y", *SHORT, "--out", folder / "a", "--report", folder / "r.html",
@@ -87,7 +69,7 @@ def test_report_is_written_again(fitted):
 
 def test_compare_names_the_better_model(fitted):
     folder, data, _ = fitted
-    call("fit", data, *SHORT, "--plan", "mile", "--out", folder / "b", "--seed", "0", "--hidden", "2", "--quiet")
+    call("fit", data, *SHORT, "--step-size", "2e-6", "--out", folder / "b", "--quiet")
     out = call("compare", folder / "a", folder / "b", "--json", folder / "c.json")
     body = json.loads((folder / "c.json").read_text())
     assert [row["score"] for row in body["table"]] == ["log score", "−CRPS", "PSIS-LOO", "WAIC"]

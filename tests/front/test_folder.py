@@ -5,22 +5,18 @@ import json
 import shutil
 import warnings
 
+import commands
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from langevin.cli import app
 from langevin.core import document
 from langevin.core.files import StoreError
-from langevin.core.record import replace
 from langevin.estimators.files import load
 from langevin.report import comparison, evidence, folder
 from langevin.samplers.sgld import SGLD
-from langevin.tune.plan import PLANS
 
 pytestmark = pytest.mark.xdist_group("test_fit")  # whose programs it shares
-runner = CliRunner()
 COMMON = ["--chains", "2", "--hidden", "4", "--draws", "4", "--quiet"]
 WAYS = {
     "mile": [],  # the default
@@ -29,25 +25,13 @@ WAYS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def short_training(monkeypatch):
-    for name, plan in PLANS.items():
-        monkeypatch.setitem(PLANS, name, replace(plan, ascent=50, thin=2))
-
-
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    random = np.random.default_rng(0)
-    x = random.normal(size=80)
-    frame = pd.DataFrame(dict(x=x, kind=random.choice(["a", "b"], 80), y=2 * x + 0.1 * random.normal(size=80)))
-    path = tmp_path_factory.mktemp("table") / "t.csv"
-    frame.to_csv(path, index=False)
-    return path
+def table(short_plans, tmp_path_factory):
+    return commands.table(tmp_path_factory.mktemp("table") / "t.csv")
 
 
 def call(*words, code=0):
-    out = runner.invoke(app, [str(w) for w in words])
-    assert out.exit_code == code, out.output + repr(out.exception)
+    out = commands.call(*words, code=code)
     return " ".join((out.output + str(out.exception or "")).split())
 
 
@@ -93,12 +77,9 @@ def fitted(table, tmp_path_factory):
     """A finished model and one that was killed, by a kernel that no plan has."""
     home = tmp_path_factory.mktemp("fitted")
     words = ["fit", table, *COMMON, *WAYS["sgld"]]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, plan in PLANS.items():
-            patch.setitem(PLANS, name, replace(plan, ascent=50))
-        call(*words, "--out", home / "done")
-        with killed_after(2):
-            call(*words, "--out", home / "part", code=137)
+    call(*words, "--out", home / "done")
+    with killed_after(2):
+        call(*words, "--out", home / "part", code=137)
     about = dict(rows="a", n=60, task="regression", data="t", target="y", trained=True)
     evidence.write(home / "done", about, dict(method="ais", seed=0, log_z=-1.0, stderr=0.1, ess=5.0, guarantee="none"))
     return home
