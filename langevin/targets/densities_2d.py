@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -261,8 +261,16 @@ def densities_2d() -> dict[str, Any]:
     }
 
 
+@runtime_checkable
+class HasBox(Protocol):
+    """Knows half the side of a square that holds nearly all of its mass."""
+
+    @property
+    def box(self) -> float: ...
+
+
 def box(density: Any) -> float:
     """Half the side of a square that holds all but about 1e-6 of the mass."""
-    if hasattr(density, "box"):
+    if isinstance(density, HasBox):
         return float(density.box)
     return {Mixture: 6.0, Banana: 14.0, Gaussian: 7.0, Funnel: 40.0}[type(density)]

@@ -116,23 +116,15 @@ def log_weight(
     return path.target.log_density(end) - path.base.log_density(theta) + gained
 
 
-def log_weights(
-    key: Key,
-    target: Any,
-    base: Any,
-    annealing: Annealing,
-    *,
-    particles: int,
-    memory: Memory | Reversible = "auto",
-    surrogate: Any = None,
-    backward: Any = None,
-) -> jax.Array:
-    """log w of independent chains, (particle,): what to differentiate; `bound` is the log of their mean."""
+def log_weights(key: Key, target: Any, base: Any, annealing: Annealing, *, particles: int, **options: Any) -> jax.Array:
+    """log w of independent chains, (particle,): what to differentiate; `bound` is the log of their mean.
+
+    options: memory, surrogate and backward, as in `log_weight`.
+    """
     k_start, k_run = jax.random.split(key)
     path, starts = Geometric(base, target), base.exact(k_start, particles)
     words, wrap = noise.words(jax.random.split(k_run, particles))
-    how = dict(memory=memory, surrogate=surrogate, backward=backward)
-    one = lambda word, theta: log_weight(wrap(word), path, annealing, theta, **how)
+    one = lambda word, theta: log_weight(wrap(word), path, annealing, theta, **options)
     return jax.vmap(one)(words, starts)
 
 
