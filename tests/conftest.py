@@ -48,7 +48,9 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 # files whose tests share programs or fits: one worker has each, for tracing is not shared between workers
 TOGETHER = (
     "test_fit",
-    "test_evidence",
+    "test_dais",
+    "test_minibatch",
+    "test_ais",
     "test_toolbox",
     "test_reversible",
     "test_zigzag",

@@ -118,6 +118,11 @@ def average_scores(scored: Scored, n_data: float) -> Evidence:
             f"evidence: the log density became NaN or infinite in {bad} of {n} chains; take smaller steps (h)."
         )
     stderr = jnp.std(score, ddof=1) / math.sqrt(n) if n > 1 else jnp.inf
+    if n > 1 and not bool(jnp.isfinite(stderr)):
+        raise ValueError(
+            f"evidence: the scores of {n} chains reach {float(jnp.min(score)):.3g} and their variance is not finite; "
+            "take smaller steps (h)."
+        )
     n_data = n_data + float(jnp.sum(scored.n_data.astype(float)))
     return Evidence(jnp.mean(score), stderr, ess=float(n), n_data=n_data, n_grad=n_data, guarantee="consistent")
 
