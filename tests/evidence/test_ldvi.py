@@ -45,7 +45,7 @@ def log_tree(x):
     return -0.5 * jnp.sum((x["a"] - 1) ** 2) - 0.25 * jnp.sum(x["b"] ** 4)
 
 
-@pytest.mark.parametrize("memory", ["scan", "checkpoint"])
+@pytest.mark.parametrize("memory", ["scan", pytest.param("checkpoint", marks=pytest.mark.slow)])
 def test_a_zero_network_is_dais(key, memory):
     """On a position of two leaves, with a mass of its own for each number."""
     like = {"a": jnp.zeros(2), "b": jnp.ones((1, 2))}

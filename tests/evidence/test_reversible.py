@@ -170,7 +170,7 @@ def log_quadratic(x, precision):
     return -0.5 * x @ precision @ x
 
 
-@pytest.mark.parametrize("particles", [16, 32])
+@pytest.mark.parametrize("particles", [pytest.param(16, marks=pytest.mark.slow), 32])
 def test_both_passes_round_the_gradient_of_a_quadratic_alike(particles):
     """With 16 or more particles XLA fuses the products of a quadratic form differently where their sum is used."""
     target, base = Density(log_quadratic, (jnp.eye(3) + 0.3,)), Normal(jnp.ones(3))
