@@ -5,7 +5,6 @@ Of a model that `langevin fit` saved, the result stays in its folder, for its re
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 import warnings
@@ -150,7 +149,9 @@ def _fitted(folder: Path) -> dict[str, Any]:
 
 def _told(found: Any) -> dict[str, Any]:
     """An Evidence as plain numbers."""
-    body = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    from langevin.core.record import values
+
+    body = values(found)
     return {k: v if isinstance(v, str) else float(v) for k, v in body.items()}
 
 

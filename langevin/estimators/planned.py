@@ -8,13 +8,12 @@ search can. "auto" is `mile`, on all data, up to SMALL rows, where steps are che
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from langevin.core.record import is_record, replace
+from langevin.core.record import is_record, replace, values
 from langevin.tune.plan import PLANS, Plan, holding
 
 SMALL = 20_000  # rows up to which full gradients were the better use of the same number of examples
@@ -55,9 +54,8 @@ class Planned(BaseEstimator):
             plan = self._named_plan(1)
             held = self.kernel if isinstance(self.kernel, dict) else {}
             kernel = plan.kernel if self.kernel is None or held else self.kernel
-            own = lambda rec: {f.name: getattr(rec, f.name) for f in dataclasses.fields(rec)}
-            params |= {f"plan__{k}": v for k, v in own(plan).items() if k != "kernel"}
-            params |= {f"kernel__{k}": v for k, v in (own(kernel) | held).items()}
+            params |= {f"plan__{k}": v for k, v in values(plan).items() if k != "kernel"}
+            params |= {f"kernel__{k}": v for k, v in (values(kernel) | held).items()}
         return params
 
     def set_params(self, **params: Any):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from importlib import resources
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from langevin.core import kernel as kernels
 from langevin.core import tree
-from langevin.core.record import is_record
+from langevin.core.record import is_record, values
 from langevin.core.serialize import Unstored
 from langevin.core.types import Law
 from langevin.diagnostics.convergence import diagnose
@@ -88,7 +87,7 @@ def _kernel(kernel: Any) -> tuple[Law, str, str, tuple[str, ...]]:
 
 def _shown(kernel: Any) -> str:
     """A kernel's fields in short: numbers that differ from chain to chain by their median, others by kind."""
-    said = ", ".join(f"{f.name} {_short(getattr(kernel, f.name))}" for f in dataclasses.fields(kernel))
+    said = ", ".join(f"{name} {_short(value)}" for name, value in values(kernel).items())
     return f"{type(kernel).__name__}: {said}" if said else type(kernel).__name__
 
 
