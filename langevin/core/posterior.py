@@ -5,23 +5,27 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from langevin.core import arviz, document, sharding, tree
+from langevin.core.advance import Collect
 from langevin.core.files import StoreError
+from langevin.core.kernel import Kernel, PerChain
 from langevin.core.provenance import Provenance
 from langevin.core.record import as_record
-from langevin.core.run import _begin, join, run
+from langevin.core.run import Callback, _begin, join, run
 from langevin.core.serialize import Unstored, decode, encode
 from langevin.core.shards import Stored, StoredInfo
 from langevin.core.store import Store
-from langevin.core.types import Info, Key, PyTree, State
+from langevin.core.target import Target
+from langevin.core.types import Info, Key, PyTree, State, position_of
 
 DOCUMENT = "posterior"
 
@@ -154,15 +158,44 @@ class Posterior:
         yield from self.draws if isinstance(self.draws, Stored) else [self.draws]
 
 
-def sample(key: Key, kernel: Any, target: Any, start: PyTree | State, *, draws: int, **options: Any) -> Posterior:
-    """`run`, timed, as a Posterior. Options are those of `run`."""
+def sample(
+    key: Key,
+    kernel: Kernel | PerChain,
+    target: Target,
+    start: PyTree | State,
+    *,
+    draws: int,
+    warmup: int = 0,
+    thin: int = 1,
+    chunk: int = 500,
+    collect: Collect = position_of,
+    callbacks: Sequence[Callback] = (),
+    store: str | Path | Store | None = None,
+    mesh: Mesh | None = None,
+) -> Posterior:
+    """Sample a target and return the draws as a Posterior.
+
+    key: a random key, `langevin.key(seed)`.
+    kernel: how chains move, such as SGLD(1e-3).
+    target: what is sampled, such as Bayes(…) or Density(log_density).
+    start: positions with a leading chain axis, or the states of an earlier run.
+    draws: draws stored of every chain.
+    warmup: draws before those, which are not stored.
+    thin: steps of the kernel for each draw.
+    chunk: draws of one compiled piece; callbacks run between pieces.
+    collect: what is stored of a state; the position by default.
+    callbacks: called after every chunk with a Progress, such as ProgressBar(draws) or EarlyStop().
+    store: a folder to which draws are streamed; a run with the same folder resumes.
+    mesh: devices for chains and data, made by `langevin.mesh`.
+    """
     began = time.perf_counter()
-    out = run(key, kernel, target, start, draws=draws, **options)
+    how: dict[str, Any] = dict(warmup=warmup, thin=thin, chunk=chunk, collect=collect, callbacks=callbacks)
+    out = run(key, kernel, target, start, draws=draws, store=store, mesh=mesh, **how)
     seed = tuple(
         np.asarray(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key).tolist()
     )
     n_grad, n_data = (int(np.sum(getattr(out.info, f), dtype=np.int64)) for f in ("n_grad", "n_data"))
-    layout = "vmap" if options.get("mesh") else sharding.layout(out.states.position, out.info.ok.shape[0])
+    layout = "vmap" if mesh is not None else sharding.layout(out.states.position, out.info.ok.shape[0])
     known = dict(seed=seed, seconds=time.perf_counter() - began, n_grad=n_grad, n_data=n_data, layout=layout)
     return Posterior(out.kept, out.info, out.states, out.kernel, Provenance.now(**known))
 

@@ -6,8 +6,8 @@ r"""Ladders: inverse temperatures 0 = β_0 < β_1 < … < β_K = 1 from base to 
 References
 ----------
 Friel & Pettitt (2008), Marginal likelihood estimation via power posteriors (`power_ladder`).
-Grosse, Ghahramani & Adams (2015), Sandwiching the marginal likelihood using bidirectional Monte Carlo
-  (`sigmoid_ladder`).
+Zhang, Hsu, Li, Finn & Grosse (2021), Differentiable annealed importance sampling: the schedule by which the code
+  released with it evaluates models (`sigmoid_ladder`).
 """
 
 from __future__ import annotations
