@@ -17,7 +17,6 @@ FLAGS = {
     "xla_force_host_platform_device_count": "4",
     "xla_backend_optimization_level": "1",
     "xla_llvm_disable_expensive_passes": "true",
-    "xla_cpu_use_fusion_emitters": "false",  # a third of the time of compiling
     "xla_cpu_parallel_codegen_split_count": "1",
 }
 
