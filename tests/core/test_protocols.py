@@ -1,4 +1,4 @@
-"""Every target is a Target, kernels refuse targets they cannot move on, and mistakes at the door get one sentence."""
+"""Every target is a Target, and kernels refuse targets they cannot move on."""
 
 import importlib
 import inspect
@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_target import PLAIN, log_likelihood, log_prior
 from rows import ROWS
 
 import langevin as lv
@@ -42,14 +43,6 @@ from langevin.targets.transformed import Positive, Transformed
 from langevin.targets.zoo import Banana, EightSchools, Funnel, Gaussian, Mixture, Rings, Scales, Skew
 
 
-def log_prior(position):
-    return -0.5 * jnp.sum(position**2)
-
-
-def log_likelihood(position, data):
-    return -0.5 * (data - jnp.sum(position)) ** 2
-
-
 def loss(key, position, rows):
     return (rows - jnp.sum(position)) ** 2
 
@@ -79,10 +72,16 @@ class Normal(Score):
 
 jax.tree_util.register_static(Normal)
 
+
 DATA = jnp.arange(6.0)
+
+
 SMALL = Bayes(log_prior, log_likelihood, DATA, batch=2)
+
+
 WHOLE = Bayes(log_prior, log_likelihood, DATA)
-PLAIN = Density(log_prior)
+
+
 TWO = jnp.zeros(2)
 
 
@@ -212,9 +211,6 @@ def test_a_target_can_do_what_those_it_is_made_from_can():
     assert TARGETS["total"][0].stochastic
 
 
-# --- kernels ----------------------------------------------------------------------------------------------------------
-
-
 def exact_kernels():
     return [name for name, row in ROWS.items() if row.kernel.requires is HasDensity]
 
@@ -249,67 +245,3 @@ def test_a_run_carries_its_kernel_and_target():
     out = lv.run(lv.key(0), SGLD(0.1), PLAIN, np.zeros((2, 2), np.float32), draws=2, chunk=1, callbacks=(halve,))
     assert float(out.kernel.step_size) == pytest.approx(0.025)
     assert out.target is PLAIN
-
-
-# --- the door ---------------------------------------------------------------------------------------------------------
-
-
-def one_sentence(told) -> bool:
-    text = str(told.value)
-    return text.endswith(".") and ". " not in text
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        (dict(target=log_prior), TypeError, r"the target is log_prior, .*wrap a log density as Density\(fn\)"),
-        (dict(kernel=SGLD), TypeError, "the kernel is the class SGLD; give it its settings"),
-        (dict(kernel="sgld"), TypeError, "must be an instance of a langevin Kernel"),
-        (dict(start=np.zeros((2, 2), int)), TypeError, "has dtype int32; positions are real numbers: cast them"),
-        (dict(start=np.zeros((2, 2), complex)), TypeError, "has dtype complex64; positions are real"),
-        (dict(draws="10"), TypeError, "draws is '10'; it must be a whole number"),
-        (dict(start=np.zeros((2, 3)), target=Gaussian(np.zeros(2), np.ones(2))), ValueError, "but a position of this"),
-        (dict(start=np.zeros(2), target=Gaussian(np.zeros(2), np.ones(2))), ValueError, r"start\[None\]"),
-    ],
-)
-def test_a_mistake_at_the_door_gets_one_sentence(change, error, words):
-    given = dict(kernel=SGLD(0.1), target=PLAIN, start=np.zeros((2, 2), np.float32), draws=1) | change
-    with pytest.raises(error, match=words) as told:
-        lv.run(lv.key(0), given["kernel"], given["target"], given["start"], draws=given["draws"])
-    assert one_sentence(told)
-
-
-def test_chains_of_single_numbers_are_asked_about():
-    with pytest.warns(UserWarning, match=r"every chain of `start` is a single number, and there are 20 chains"):
-        lv.run(lv.key(0), SGLD(0.1), PLAIN, np.zeros(20, np.float32), draws=1)
-
-
-@pytest.mark.parametrize("value", ["0.1", "auto", [0.1, 0.2]])
-def test_a_number_must_be_a_number(value):
-    with pytest.raises(TypeError, match=r"SGLD: step_size is .*; it must be a number") as told:
-        SGLD(value)
-    assert one_sentence(told)
-
-
-def test_data_without_examples_are_refused():
-    with pytest.raises(ValueError, match="`data` has no examples") as told:
-        Bayes(log_prior, log_likelihood, jnp.zeros(0))
-    assert one_sentence(told)
-
-
-X, Y = np.zeros((4, 3), np.float32), np.zeros(4, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("data", "kind", "words"),
-    [
-        ((X, Y), "classification", "kind is 'classification'; it must be one of"),
-        ((X + np.nan, Y), "gaussian", "x has 12 values that are not finite"),
-        ((X, Y + np.inf), "gaussian", "y has 4 values that are not finite"),
-        ((X, Y[:, None]), "gaussian", r"y has shape \(4, 1\).*ravel"),
-    ],
-)
-def test_a_network_refuses_what_it_cannot_learn_from(data, kind, words):
-    with pytest.raises(ValueError, match=words) as told:
-        lv.bnn(partial(MLP, (3, 4, 1)), data, kind=kind)
-    assert one_sentence(told)
