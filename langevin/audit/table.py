@@ -16,8 +16,9 @@ HEAD = """# Audit of all samplers
 
 `make audit-table` (`langevin audit --all --size {size} --out docs`) wrote this page and the table that the
 library carries. A cell is the total variation to p at the step size in use / the largest |z| to the distribution
-claimed, extrapolated to h = 0 (below 5 it is met), by the coordinates that have forgotten their start. Monte Carlo error alone gives a total variation of about {floor}. Cost is gradients a step and time of a
-step over SGLD's.
+claimed, extrapolated to h = 0 (below 5 it is met), by the coordinates that have forgotten their start. Monte
+Carlo error alone gives a total variation of about {floor}. Cost is gradients a step and time of a step over
+SGLD's.
 """
 
 
