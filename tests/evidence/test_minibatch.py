@@ -134,6 +134,13 @@ def unit(position, data):
     return -0.5 * ((y - position[0] * jnp.tanh(position[1] * x)) / 0.5) ** 2
 
 
+def test_chains_that_run_away_are_named():
+    score = jnp.asarray([-1.0, -1.2, -0.9, -1.1, -7000.0])
+    scored = Scored((), score, jnp.zeros(5), jnp.ones(5, jnp.int32))
+    with pytest.warns(UserWarning, match="1 of 5 chains lie up to 7e.03 nats from the median"):
+        average_scores(scored, 0)
+
+
 def test_anchors_follow_chains_where_there_are_many_modes():
     """With this key; with others chains of "auto" diverge in 2 of 10 runs on these data, for its steps are too long."""
     k_x, k_y, k_one, k_unit, k_run, k_stay = jax.random.split(noise.key(146125735, impl="hash"), 6)

@@ -27,6 +27,8 @@ from langevin.evidence.minibatch.trajectory import Mover, Score, Scored, anneal_
 from langevin.evidence.types import Evidence
 from langevin.evidence.weights import summarize
 
+FAR, FAR_SPREADS = 1e3, 50.0  # nats, and median gaps, from the median score at which a chain has run away
+
 
 @record
 class Annealed(Method):
@@ -122,6 +124,15 @@ def average_scores(scored: Scored, n_data: float) -> Evidence:
         raise ValueError(
             f"evidence: the scores of {n} chains reach {float(jnp.min(score)):.3g} and their variance is not finite; "
             "take smaller steps (h)."
+        )
+    gap = jnp.abs(score - jnp.median(score))
+    lost = int(jnp.sum(gap > jnp.maximum(FAR, FAR_SPREADS * jnp.median(gap))))
+    if lost:
+        warnings.warn(
+            f"evidence: the scores of {lost} of {n} chains lie up to {float(jnp.max(gap)):.3g} nats from the median, "
+            "so this estimate is worthless; take smaller steps (h).",
+            UserWarning,
+            stacklevel=2,
         )
     n_data = n_data + float(jnp.sum(scored.n_data.astype(float)))
     return Evidence(jnp.mean(score), stderr, ess=float(n), n_data=n_data, n_grad=n_data, guarantee="consistent")
