@@ -51,7 +51,7 @@ def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: flo
         energy_error=0.4 * rng.normal(size=(chains, draws)),
         diagnosis=diagnosis,
         known=known,
-        strange=known[rng.integers(rows, size=300)] * np.exp(0.9 + 0.6 * rng.normal(size=300)),
+        shuffled=known[rng.integers(rows, size=300)] * np.exp(0.9 + 0.6 * rng.normal(size=300)),
         threshold=float(np.quantile(known, 0.95)),
         draws_wanted=draws,
         evidence=(_weighed("diabetes"),),
@@ -94,7 +94,7 @@ def classification(
         energy_error=None,
         diagnosis=diagnose({"predictions": proba[..., 0], "log density": log_density}),
         known=known,
-        strange=known[rng.integers(rows, size=200)] * np.exp(0.5 + 0.5 * rng.normal(size=200)),
+        shuffled=known[rng.integers(rows, size=200)] * np.exp(0.5 + 0.5 * rng.normal(size=200)),
         threshold=float(np.quantile(known, 0.95)),
         draws_wanted=draws,
     )
@@ -168,7 +168,7 @@ def one_left() -> ReportData:
 
 
 def undiagnosed() -> ReportData:
-    """Nothing but predictions: stopped early, no ensemble, no energy, no audit, no strangers, no evidence."""
+    """Nothing but predictions: stopped early, no ensemble, no energy, no audit, no shuffled rows, no evidence."""
     few = Finding("too_few_draws", value=3, limit=4, details=dict(chains=0))
     empty = Diagnosis({}, {}, {}, None, {}, (), (few,))
     return replace(
@@ -178,7 +178,7 @@ def undiagnosed() -> ReportData:
         energy_error=None,
         chains={},
         known=np.zeros(0),
-        strange=np.zeros(0),
+        shuffled=np.zeros(0),
         threshold=float("nan"),
         audit=(),
         audit_outcome="",

@@ -1,4 +1,4 @@
-"""Draws and checkpoints on disk: checksummed npz shards and a JSON manifest. No pickle: a stranger's file runs no code.
+"""Draws and checkpoints on disk: checksummed npz shards and a JSON manifest. No pickle: an untrusted file runs no code.
 
     folder/manifest.json            what is here: identity of the run, shards, checkpoint, each with its SHA-256
     folder/manifest.previous.json   the generation before

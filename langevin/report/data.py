@@ -38,7 +38,7 @@ class ReportData:
     energy_error: (chain, draw), None where the kernel has none
     diagnosis: convergence of predictions, and what was found
     known: epistemic uncertainty of held-out rows of the training data (n,), that the threshold was taken from
-    strange: epistemic uncertainty of made-up rows (n,), each feature drawn apart from the others
+    shuffled: epistemic uncertainty of made-up rows (n,), each feature drawn apart from the others
     threshold: above it a row counts as unlike the training data
     law: what the kernel converges to, in words; law_kind "exact", "order" or "wrong"
     audit: rows of the kernel's audit, {"target": …, "verdict": …}, and `audit_outcome` in words; empty if not audited
@@ -64,7 +64,7 @@ class ReportData:
     energy_error: np.ndarray | None
     diagnosis: Diagnosis
     known: np.ndarray
-    strange: np.ndarray
+    shuffled: np.ndarray
     threshold: float
     law: str
     law_kind: str

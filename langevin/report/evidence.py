@@ -54,7 +54,7 @@ def read(folder: Path) -> tuple[dict[str, Any], ...]:
 
 
 def _entry_of(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry as it was written: a stranger's is refused here, and not in the page."""
+    """An entry as it was written: an untrusted one is refused here, and not in the page."""
     _rows(entry)
     for row in entry["table"]:
         numbers = [row.get(k) for k in ("log_z", "stderr", "ess", "lower", "upper")]

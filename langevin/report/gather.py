@@ -53,7 +53,7 @@ def gather(
         energy_error=np.asarray(info.energy_error) if np.any(np.asarray(info.energy_error)) else None,
         diagnosis=diagnose({"predictions": followed, "log density": np.asarray(info.log_density)}, info),
         known=estimator.epistemic_,
-        strange=np.asarray(estimator.uncertainty(_strangers(X, random)).epistemic),
+        shuffled=np.asarray(estimator.uncertainty(_shuffle(X, random)).epistemic),
         threshold=estimator.threshold_,
         law=law.words,
         law_kind=law.kind,
@@ -70,7 +70,7 @@ def _rows(X: Any, index: np.ndarray) -> Any:
     return X.iloc[index] if hasattr(X, "iloc") else np.asarray(X)[index]
 
 
-def _strangers(X: Any, random: np.random.Generator) -> Any:
+def _shuffle(X: Any, random: np.random.Generator) -> Any:
     """Rows whose features come from different rows each: every value is usual, their company is not."""
     if hasattr(X, "columns"):
         return X.apply(lambda column: column.sample(frac=1, random_state=random).to_numpy())

@@ -26,7 +26,7 @@ SHORT = {
     "energy": "Energy",
     "ensemble": "Ensemble",
     "evidence": "Evidence",
-    "strangers": "Strangers",
+    "ood": "Out-of-distribution",
     "audit": "Audit",
     "provenance": "Provenance",
 }
@@ -61,7 +61,7 @@ def body(facts: ReportData) -> Markup:
         sampling.energy(facts),
         sections.ensemble(facts, own, start),
         evidence(facts),
-        sections.strangers(facts),
+        sections.out_of_distribution(facts),
         sampling.audit(facts),
         sections.provenance(facts),
     ]

@@ -26,7 +26,7 @@ LAWS = {
     "exact": "Exact: the kernel keeps the posterior unchanged, so only the finite number of draws adds an error.",
     "order": "Biased by the step size: the kernel comes as close to the posterior as its step is small. "
     "To see the bias, halve the step size and compare.",
-    "wrong": "Wrong law: at any step size the kernel converges to another law than the posterior.",
+    "wrong": "Biased: at any step size the kernel converges to another distribution than the posterior.",
 }
 
 

@@ -1,4 +1,4 @@
-"""Sections of any task: the data and the model, kinds of uncertainty, the ensemble, strangers, and provenance."""
+"""Sections of any task: the data and the model, kinds of uncertainty, the ensemble, OOD rows, and provenance."""
 
 from __future__ import annotations
 
@@ -132,17 +132,17 @@ def _compared(name: str, own: float, other: float) -> tuple[str, str, str, str]:
     return form(own), form(other), f"{sign}{size}", better
 
 
-def strangers(facts: ReportData) -> Markup:
+def out_of_distribution(facts: ReportData) -> Markup:
     title = "Rows unlike the training data"
-    known, strange = (np.asarray(v, float)[np.isfinite(v)] for v in (facts.known, facts.strange))
-    if not known.size or not strange.size:
-        return section("strangers", title, "Too few rows were held out of the training data to look at this.")
-    reach = float(np.quantile(np.concatenate([known, strange]), 0.98))
+    known, shuffled = (np.asarray(v, float)[np.isfinite(v)] for v in (facts.known, facts.shuffled))
+    if not known.size or not shuffled.size:
+        return section("ood", title, "Too few rows were held out of the training data to look at this.")
+    reach = float(np.quantile(np.concatenate([known, shuffled]), 0.98))
     reach = max(reach, 1.1 * facts.threshold) if np.isfinite(facts.threshold) else reach
-    edges = bins(np.minimum(known, reach), np.minimum(strange, reach), [0.0], about=20)
+    edges = bins(np.minimum(known, reach), np.minimum(shuffled, reach), [0.0], about=20)
     step = edges[1] - edges[0]
-    sizes = [np.histogram(np.minimum(v, edges[-1]), edges)[0] / v.size for v in (known, strange)]
-    above = [float(np.mean(v > facts.threshold)) if np.isfinite(facts.threshold) else np.nan for v in (known, strange)]
+    sizes = [np.histogram(np.minimum(v, edges[-1]), edges)[0] / v.size for v in (known, shuffled)]
+    above = [float(np.mean(v > facts.threshold)) if np.isfinite(facts.threshold) else np.nan for v in (known, shuffled)]
     chart = Chart(
         "Epistemic uncertainty of known and of made-up rows",
         Axis("Epistemic uncertainty", float(edges[0]), float(edges[-1])),
@@ -155,10 +155,10 @@ def strangers(facts: ReportData) -> Markup:
     chart.rule(x=facts.threshold, name="threshold")
     rows = [
         ("held-out rows", count(known.size), number(float(np.median(known))), percent(above[0])),
-        ("made-up rows", count(strange.size), number(float(np.median(strange))), percent(above[1])),
+        ("made-up rows", count(shuffled.size), number(float(np.median(shuffled))), percent(above[1])),
     ]
     head = ("", "Rows", "Median", "Above threshold")
-    beyond = int(sum((v > edges[-1]).sum() for v in (known, strange)))
+    beyond = int(sum((v > edges[-1]).sum() for v in (known, shuffled)))
     far = (
         f"{several(beyond, 'row')} further to the right {'is' if beyond == 1 else 'are'} counted in the last bar."
         if beyond
@@ -166,10 +166,10 @@ def strangers(facts: ReportData) -> Markup:
     )
     told = f"The threshold is {number(facts.threshold)}. A new row above it counts as unlike the training data. {far}"
     return section(
-        "strangers",
+        "ood",
         title,
         "Made-up rows draw each feature apart from the others, so that they look right one by one and wrong together. "
-        "Strangers are noticed where many of these, and few of the held-out rows, lie above the threshold.",
+        "Out-of-distribution rows are detected where many of these, and few held-out rows, lie above the threshold.",
         pair(chart.html(), table(head, rows, "Share above the threshold") + paragraph(told)),
     )
 

@@ -2,7 +2,7 @@
 
 The codes of the rules, beside those of a diagnosis (`diagnostics.findings`):
 
-    wrong_law          the kernel converges to another law than the posterior, as it states itself
+    wrong_law          the kernel converges to another distribution than the posterior, as it states itself
     mc_error           Monte Carlo error of the predicted means, over their standard deviation
     rhat_unknown       R̂ of some or all predictions is not known
     intervals_narrow   90 % intervals hold fewer test rows than chance explains; intervals_wide: more

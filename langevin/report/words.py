@@ -49,8 +49,8 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
     ),
     "rhat_unknown": _rhat_unknown,
     "wrong_law": lambda f: (
-        f"The kernel does not converge to the posterior but to another law ({f.details['law']}): choose a kernel whose "
-        "law is exact, or its corrected variant."
+        f"The kernel does not converge to the posterior but to another distribution ({f.details['law']}): choose a "
+        "kernel whose stationary distribution is exact, or its corrected variant."
     ),
     "intervals_narrow": lambda f: f"{_held(f)}: they are too narrow. {OVERSURE}",
     "intervals_wide": lambda f: (

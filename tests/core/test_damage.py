@@ -97,7 +97,7 @@ class Trap:
         return setattr, (Trap, "sprung", True)
 
 
-def test_no_file_of_a_stranger_runs_code(tmp_path):
+def test_no_untrusted_file_runs_code(tmp_path):
     """A shard of pickled objects, with manifest and digests that agree, is refused and never opened."""
     folder = tmp_path / "run"
     go(folder, draws=8)

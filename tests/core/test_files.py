@@ -140,7 +140,7 @@ def test_what_cannot_be_stored_is_named_by_its_field():
     ],
     ids=str,
 )
-def test_a_value_of_a_strangers_is_one_sentence(body):
+def test_an_untrusted_value_is_one_sentence(body):
     with pytest.raises(StoreError, match="store: "):
         decode(body, [np.zeros(2, np.float32)])
 

@@ -47,7 +47,7 @@ def test_samples_have_the_moments_that_are_told(fitted_regressor):
     assert np.abs(drawn.std(1) / std - 1).max() < 0.1
 
 
-def test_a_stranger_is_an_outlier(fitted_regressor):
+def test_an_unusual_row_is_an_outlier(fitted_regressor):
     model, X, _ = fitted_regressor
     far = X.iloc[:5].assign(x=1e-5)
     assert model.is_outlier(far).all()

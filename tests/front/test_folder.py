@@ -176,7 +176,7 @@ def test_a_damaged_folder_is_refused_in_one_sentence_or_read_as_it_was(fitted, t
 
 
 def resealed(path, name, change):
-    """A stranger's document: changed, with a digest that agrees."""
+    """An untrusted document: changed, with a digest that agrees."""
     body = json.loads((path / f"{name}.json").read_text())
     del body["sha256"]
     change(body["body"])
@@ -191,7 +191,7 @@ def test_a_network_larger_than_its_arrays_is_refused_before_it_is_built(fitted, 
 
 
 @pytest.mark.parametrize("change", [dict(kind="os.system"), dict(params={"hiden": 3}), dict(kept=None), dict(plan=3)])
-def test_a_strangers_estimator_is_one_sentence(fitted, tmp_path, change):
+def test_an_untrusted_estimator_is_one_sentence(fitted, tmp_path, change):
     shutil.copytree(fitted / "done", tmp_path / "m")
     resealed(tmp_path / "m", "estimator", lambda body: body.update(change))
     with pytest.raises(StoreError, match=r"estimator\.json is not as langevin writes it"):
@@ -199,7 +199,7 @@ def test_a_strangers_estimator_is_one_sentence(fitted, tmp_path, change):
 
 
 @pytest.mark.parametrize("change", [dict(guarantee="gold"), dict(log_z="x"), dict(table=3)])
-def test_a_strangers_evidence_is_one_sentence(fitted, tmp_path, change):
+def test_an_untrusted_evidence_is_one_sentence(fitted, tmp_path, change):
     shutil.copytree(fitted / "done", tmp_path / "m")
     resealed(
         tmp_path / "m", "evidence", lambda body: (body[0] if "table" in change else body[0]["table"][0]).update(change)

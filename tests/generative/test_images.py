@@ -248,7 +248,7 @@ def test_mutual_information_leaves_out_what_every_draw_doubts():
     say = lambda position, x: jax.nn.softmax(jnp.stack([9 * position * x, jnp.zeros_like(x)], axis=-1))
     y = np.zeros(1, int)
     agree, apart = np.zeros(1, np.float32), np.ones(1, np.float32)
-    task = _compared.Task(None, None, External(say), (agree, y), (agree, y), stranger=apart, block=1)
+    task = _compared.Task(None, None, External(say), (agree, y), (agree, y), ood=apart, block=1)
     row = _compared._row("ensemble", 0, task, jnp.asarray([1.0, -1.0]), 0.0)
     assert row["ood_auroc_mutual"] == 1.0
 
@@ -257,20 +257,20 @@ def _softened(position, x):
     return jax.nn.softmax(jnp.stack([position * x, -x], axis=-1))
 
 
-def test_strangers_are_ranked_with_ties_half():
+def test_ood_inputs_are_ranked_with_ties_half():
     assert _compared.auroc(np.array([0.0, 1.0]), np.array([1.0, 2.0])) == 0.875
 
 
-def test_strangers_are_padded_and_missing_ones_are_said(home):
+def test_ood_inputs_are_padded_and_missing_ones_are_said(home):
     x = np.zeros((2, 3, 32, 32), np.float32)
     found = images.Images(x, np.zeros(2, int), x, np.zeros(2, int), "cifar10")
-    none, notes = smile_images.strangers(found, 0)
+    none, notes = smile_images.load_ood(found, 0)
     assert none is None
-    assert "No strangers" in notes[0]
+    assert "No out-of-distribution inputs" in notes[0]
     (home / "mnist").mkdir()
     write_idx(home / "mnist" / "t10k-images-idx3-ubyte.gz", np.full((4, 28, 28), 255))
     write_idx(home / "mnist" / "t10k-labels-idx1-ubyte.gz", np.zeros(4))
-    other, notes = smile_images.strangers(found, 0)
+    other, notes = smile_images.load_ood(found, 0)
     assert other.shape == (4, 3, 32, 32)
     assert notes == []
     assert other[:, :, 2:-2, 2:-2].min() == 1

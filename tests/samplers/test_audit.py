@@ -101,9 +101,8 @@ def test_an_order_too_high_is_named():
     assert "not h^2 as it claims" in result.verdict
 
 
-@pytest.mark.slow
 def test_a_temperature_ignored_is_named_for_any_object_with_init_and_step():
-    result = audit_kernel(Stuck(), FEW, "quick")
+    result = audit_kernel(Stuck(), ("normal", "cold"), "quick")
     assert not result.passed
     assert "ignores its temperature" in result.verdict
     assert result.law == "states none"

@@ -71,7 +71,7 @@ class Task:
     starts: fresh positions of chains
     predict: (position, inputs) → probabilities (…, class) for every input
     validation, test: inputs and classes
-    stranger: inputs like no example, or None
+    ood: out-of-distribution inputs, or None
     """
 
     target: Any
@@ -79,7 +79,7 @@ class Task:
     predict: Any
     validation: tuple[Any, np.ndarray]
     test: tuple[Any, np.ndarray]
-    stranger: Any = None
+    ood: Any = None
     block: int = 500
 
     @property
@@ -207,8 +207,8 @@ def _row(method: str, seed: int, task: Task, found, seconds: float) -> dict:
         proba, doubt = said
         row |= dict(accuracy=calibration.accuracy(y, proba), nll=calibration.nll_categorical(y, proba))
         row |= dict(ece=calibration.ece(y, proba), validation_nll=_held(task, found))
-        if task.stranger is not None:
-            other, doubt_other = predictive(task, found, task.stranger)
+        if task.ood is not None:
+            other, doubt_other = predictive(task, found, task.ood)
             inside, outside = entropy(proba), entropy(other)
             row["ood_auroc"] = auroc(inside, outside)
             row["ood_auroc_mutual"] = auroc(inside - doubt, outside - doubt_other)
@@ -261,7 +261,7 @@ def entropy(p, xp=np):
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """How often a stranger scores above one of the test part; ties count half."""
+    """How often an out-of-distribution input scores above one of the test part; ties count half."""
     from sklearn.metrics import roc_auc_score
 
     truth = np.repeat([0, 1], [len(inside), len(outside)])

@@ -23,7 +23,7 @@ Images are judged without their noise: E[clean | x] = x + jitter² ∇log p(x) (
                         be the smaller of the two
     nats_per_dim_gauss  of a Gaussian with the mean and covariance of the training images with noise
     acceptance          of a Metropolis test of the last step (of `ula` it is not made)
-    auroc_…             how well f tells test images from strangers: shuffled pixels, uniform noise, inverted images
+    auroc_…             how well f tells test images from others: shuffled pixels, uniform noise, inverted images
     memorisation        1 for new images, near 0 for copies
 """
 
@@ -165,8 +165,8 @@ def _energies(energy: Energy, sets: dict[str, Any]) -> tuple[dict[str, float], d
     test = sets["test"]
     order = np.random.default_rng(1).permutation(int(np.prod(energy.shape)))
     shuffled = test.reshape(len(test), -1)[:, order].reshape(test.shape)
-    strangers = dict(shuffled=f(jnp.asarray(shuffled)), noise=value["noise"], inverted=f(-jnp.asarray(test)))
-    found = {f"auroc_{k}": auroc(value["test"], np.asarray(v)) for k, v in strangers.items()}
+    ood = dict(shuffled=f(jnp.asarray(shuffled)), noise=value["noise"], inverted=f(-jnp.asarray(test)))
+    found = {f"auroc_{k}": auroc(value["test"], np.asarray(v)) for k, v in ood.items()}
     middle, spread = value["test"].mean(), value["test"].std()
     value = {k: (v - middle) / spread for k, v in value.items()}
     found |= {f"energy_{k}": float(v.mean()) for k, v in value.items() if k != "test"}

@@ -1,4 +1,4 @@
-r"""Samplers for nets on images, all from one deep ensemble: accuracy, NLL, calibration, and doubt about strangers.
+r"""Samplers for nets on images, all from one deep ensemble: accuracy, NLL, calibration, and OOD detection.
 
 A LeNet (69,000 weights, GELU) on MNIST, or with `--data cifar10` a ResNet with filter response normalisation (310,000
 weights); no augmentation, which would make the likelihood of an example more than one. The prior is N(0, 1) on all
@@ -18,7 +18,7 @@ runs whose sampling part is a third as long; the test part is looked at once for
 examples in gradients of one chain ÷ N: of the training for the ensemble, after it for the samplers; the 32 batches
 that `whiten` looks at first are not counted.
 
-Strangers (`ood_auroc`) are told from the test part by the entropy H of the mean prediction, and by the mutual
+Out-of-distribution inputs (`ood_auroc`) are told apart by the entropy H of the mean prediction, and by the mutual
 information H − mean H of a draw (`ood_auroc_mutual`): Fashion-MNIST for MNIST, MNIST on three channels for CIFAR-10,
 images with their pixels shuffled for scikit-learn's digits, on which the quick size is run. ECE has 15 bins.
 
@@ -53,7 +53,7 @@ GRIDS = {
     "csghmc": (1e-1, 1e-2, 1e-3),
     "sghmc": (1e-2, 1e-3, 1e-4),
 }
-STRANGERS = {"mnist": "fashion-mnist", "cifar10": "mnist"}
+OOD = {"mnist": "fashion-mnist", "cifar10": "mnist"}
 
 GPU = Scale((55_000, 5_000, 10_000), 3, 8, batch=512, draws=24, thin=100, ascent=6000, ascent_batch=128)
 SCALES = {
@@ -81,12 +81,12 @@ def run(size: str, seed: int, *, data: str | None = None) -> Result:
     name = data or ("digits" if size == "quick" else "mnist")
     scale = COLOUR if (size, name) == ("gpu", "cifar10") else SCALES[size]
     found = images.load(name)
-    stranger, notes = strangers(found, seed)
-    tasks = (_task(found, stranger, scale, seed + i) for i in range(scale.seeds))
+    ood, notes = load_ood(found, seed)
+    tasks = (_task(found, ood, scale, seed + i) for i in range(scale.seeds))
     rows = compared(tasks, scale, seed, tuple(GRIDS), GRIDS)
     figures = means(rows, ("accuracy", "nll", "ece", "ood_auroc"))
     result = Result("smile-images", figures, [dict(data=name, **r) for r in rows], notes=[*found.notes, *notes])
-    titles = dict(nll="NLL", accuracy="accuracy", ece="ECE", ood_auroc="AUROC of strangers")
+    titles = dict(nll="NLL", accuracy="accuracy", ece="ECE", ood_auroc="OOD AUROC")
     result.drawing = partial(draw, rows, titles, f"{name}, test part: {scale.chains} members")
     return result
 
@@ -94,23 +94,23 @@ def run(size: str, seed: int, *, data: str | None = None) -> Result:
 # --- images -----------------------------------------------------------------------------------------------------------
 
 
-def strangers(found: images.Images, seed: int) -> tuple[np.ndarray | None, list[str]]:
+def load_ood(found: images.Images, seed: int) -> tuple[np.ndarray | None, list[str]]:
     """Images that are in none of the classes, and what to say of them."""
     shape = found.x.shape[1:]
-    if found.name not in STRANGERS:
+    if found.name not in OOD:
         order = np.random.default_rng(seed).permutation(int(np.prod(shape)))
         shuffled = found.x_test.reshape(len(found.x_test), -1)[:, order].reshape(-1, *shape)
-        return shuffled, ["Strangers are the test images with their pixels shuffled."]
+        return shuffled, ["Out-of-distribution inputs are the test images with their pixels shuffled."]
     try:
-        other = images.load(STRANGERS[found.name], part="test").x_test
+        other = images.load(OOD[found.name], part="test").x_test
     except DataError as error:
-        return None, [f"No strangers: {error}"]
+        return None, [f"No out-of-distribution inputs: {error}"]
     rim = [(n - m) // 2 for n, m in zip(shape[1:], other.shape[2:], strict=True)]
     other = np.pad(other, ((0, 0), (0, 0), (rim[0], rim[0]), (rim[1], rim[1])))
     return np.broadcast_to(other, (len(other), *shape)), []
 
 
-def _task(found: images.Images, stranger, scale: Scale, seed: int) -> Task:
+def _task(found: images.Images, ood, scale: Scale, seed: int) -> Task:
     n, n_held, n_test = scale.examples
     order = np.random.default_rng(seed).permutation(len(found.x))
     if len(order) < n + n_held:
@@ -129,7 +129,7 @@ def _task(found: images.Images, stranger, scale: Scale, seed: int) -> Task:
         Probabilities(model.predict),
         (put(found.x[held]), found.y[held]),
         (put(found.x_test[:n_test]), found.y_test[:n_test]),
-        None if stranger is None else put(stranger[:n_test]),
+        None if ood is None else put(ood[:n_test]),
     )
 
 
