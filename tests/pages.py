@@ -55,7 +55,16 @@ def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: flo
         threshold=float(np.quantile(known, 0.95)),
         draws_wanted=draws,
         evidence=(_weighed("diabetes"),),
+        baselines={
+            "trivial": _gaussian(np.full(rows, 150.0), 62.0, scale),
+            "linear": _gaussian(truth + 12 * rng.normal(size=rows), 24.0, scale),
+            "boosting": _gaussian(truth + 9 * rng.normal(size=rows), 22.0, scale),
+        },
     )
+
+
+def _gaussian(mean: np.ndarray, std: float, scale: float) -> Predictions:
+    return Predictions(mean=scale * mean[None], std=np.full((1, len(mean)), scale * std))
 
 
 def _weighed(data: str) -> dict:
@@ -97,6 +106,11 @@ def classification(
         shuffled=known[rng.integers(rows, size=200)] * np.exp(0.5 + 0.5 * rng.normal(size=200)),
         threshold=float(np.quantile(known, 0.95)),
         draws_wanted=draws,
+        baselines={
+            "trivial": Predictions(proba=np.full((1, rows, classes), 1 / classes)),
+            "linear": Predictions(proba=softmax(0.6 * logits, axis=-1)[None]),
+            "boosting": Predictions(proba=softmax(1.1 * logits + 0.9 * rng.normal(size=logits.shape), axis=-1)[None]),
+        },
     )
 
 

@@ -73,7 +73,7 @@ def fit(
             given = dict(plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet)
             model = _estimator(table.task, given, options(context.args))
             model.fit(X, y, watch=watch, callbacks=_kept(out, model, told))
-    facts = _facts(model, table, test)
+    facts = _facts(model, table, test, (X, y))
     if page:
         page.show(facts)
         page.end()
@@ -162,21 +162,27 @@ def _resumed(out: Path, X, y, told: dict[str, Any]) -> Any:
     return model.more(X, y, model.plan_.draws - have, callbacks=_kept(out, model, told))
 
 
-def _facts(model: Any, table: Any, test: np.ndarray) -> Any:
+def _facts(model: Any, table: Any, test: np.ndarray, train: tuple[Any, np.ndarray] | None = None) -> Any:
     from langevin.report.gather import gather
 
     rows = table.X.iloc[test], table.y[test]
     if table.task == "classification":
         known = np.isin(rows[1], model.classes_)
         rows = rows[0][known], rows[1][known]
-    return gather(model, *rows, name=table.name, target=table.target_name, notes=table.notes)
+    return gather(model, *rows, name=table.name, target=table.target_name, notes=table.notes, train=train)
 
 
 def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
+    from langevin.report.scores import compare_baselines
     from langevin.report.verdict import judge
 
+    baselines = [
+        dict(model=c.name, nll_difference=c.gap.mean, stderr=c.gap.stderr, skill=c.skill, **c.scores)
+        for c in compare_baselines(facts)
+    ]
     provenance = dict(facts.provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
-    return dict(name="fit", figures=figures_of(facts), table=[], verdict=judge(facts).as_dict(), provenance=provenance)
+    verdict = judge(facts).as_dict()
+    return dict(name="fit", figures=figures_of(facts), table=baselines, verdict=verdict, provenance=provenance)
 
 
 def _tell(console: Console, result: dict[str, Any]) -> None:
@@ -190,6 +196,13 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
         table.add_row(name, f"{value:.4g}")
     console.print()
     console.print(table)
+    if result["table"]:
+        others = Table("simpler models", "NLL", "posterior less this", "± error", "skill over it", box=None)
+        for row in result["table"]:
+            numbers = (f"{row[k]:.4g}" for k in ("NLL", "nll_difference", "stderr"))
+            others.add_row(row["model"], *numbers, f"{100 * row['skill']:.0f} %")
+        console.print()
+        console.print(others)
 
 
 def _end(console: Console, model: Any, out: Path | None, report: Path | None) -> None:

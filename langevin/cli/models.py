@@ -110,12 +110,13 @@ def write_report(facts: Any, path: Path) -> None:
 
 
 def figures_of(facts: Any) -> dict[str, float]:
-    from langevin.report.scores import mixing, scores
+    from langevin.report.scores import compare_baselines, mixing, scores
 
     plain = lambda name: name.lower().replace(" ", "_").replace("_%", "").replace("90_coverage", "coverage90")
     found = {plain(name): float(value) for name, value in scores(facts, facts.predictions).items()}
     mixed = mixing(facts.diagnosis)
-    return found | dict(rhat=mixed.rhat, ess=mixed.bulk)
+    over = {f"skill_{c.name}": c.skill for c in compare_baselines(facts)}
+    return found | over | dict(rhat=mixed.rhat, ess=mixed.bulk)
 
 
 def numbers_of(flag: str, text: str, kind: Any) -> tuple:

@@ -32,6 +32,7 @@ class ReportData:
     y: of the test rows, in the target's unit, or the places of labels in `classes`
     predictions: of the test rows by the posterior, draws of all good chains pooled
     start: by the deep ensemble the chains started from, a member for a draw; None where there was none
+    baselines: by simpler models trained on the same rows (`report.baselines`), a single draw each; empty if not fitted
     data, model: what to tell of them, in order: {"rows": "442", …}
     notes: what was done to the data, sentences
     chains: a few numbers followed through sampling, {name: (chain, draw)}; the log density is the first
@@ -75,3 +76,4 @@ class ReportData:
     error: np.ndarray | None = None
     draws_wanted: int = 0
     evidence: tuple[dict[str, Any], ...] = ()
+    baselines: dict[str, Predictions] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from langevin.core.serialize import Unstored
 from langevin.core.types import Law
 from langevin.diagnostics.convergence import diagnose
 from langevin.estimators.network import NetworkEstimator
+from langevin.report.baselines import fit_baselines
 from langevin.report.data import Predictions, ReportData
 
 ROWS = 2000  # test rows a report looks at, at most
@@ -24,9 +25,16 @@ WATCHED = 50  # of them, whose convergence is judged
 
 
 def gather(
-    estimator: NetworkEstimator, X: Any, y: np.ndarray, *, name: str, target: str, notes: tuple[str, ...] = ()
+    estimator: NetworkEstimator,
+    X: Any,
+    y: np.ndarray,
+    *,
+    name: str,
+    target: str,
+    notes: tuple[str, ...] = (),
+    train: tuple[Any, np.ndarray] | None = None,
 ) -> ReportData:
-    """ReportData about an estimator, judged on rows (X, y) it has not seen."""
+    """ReportData about an estimator, judged on rows (X, y) it has not seen; with those it was trained on, baselines."""
     posterior, classes = estimator.posterior_, getattr(estimator, "classes_", None)
     random = np.random.default_rng(0)
     n_all, index = len(y), np.sort(random.permutation(len(y))[:ROWS])
@@ -63,6 +71,7 @@ def gather(
         references=references,
         error=_error(estimator, watched, followed),
         draws_wanted=estimator.plan_.draws,
+        baselines=fit_baselines(estimator, *train, X) if train is not None and len(y) else {},
     )
 
 

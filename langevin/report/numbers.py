@@ -44,7 +44,7 @@ def several(n: int, thing: str) -> str:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    return UNKNOWN if math.isnan(share) else f"{100 * share:.{decimals}f}{SPACE}%"
+    return UNKNOWN if math.isnan(share) else f"{100 * share:.{decimals}f}{SPACE}%".replace("-", MINUS)
 
 
 def percents(low: float, high: float) -> str:

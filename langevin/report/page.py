@@ -11,7 +11,7 @@ from langevin.report.data import ReportData
 from langevin.report.evidence import evidence
 from langevin.report.markup import render
 from langevin.report.numbers import SPACE, count, number, percent, percents, rhat_words, several, short
-from langevin.report.scores import COVERAGE, chains_and_draws, chance, mixing, scores
+from langevin.report.scores import COVERAGE, chains_and_draws, chance, compare_baselines, mixing, scores
 from langevin.report.verdict import judge
 
 SHORT = {
@@ -24,6 +24,7 @@ SHORT = {
     "uncertainty": "Uncertainty",
     "chains": "Chains",
     "energy": "Energy",
+    "baselines": "Baselines",
     "ensemble": "Ensemble",
     "evidence": "Evidence",
     "ood": "Out-of-distribution",
@@ -59,6 +60,7 @@ def body(facts: ReportData) -> Markup:
         sections.uncertainty(facts),
         sampling.chains(facts),
         sampling.energy(facts),
+        sections.baselines(facts, own),
         sections.ensemble(facts, own, start),
         evidence(facts),
         sections.out_of_distribution(facts),
@@ -90,8 +92,12 @@ def document(name: str, inside: Markup, *, script: str = "") -> str:
 def _tiles(facts: ReportData, own: dict[str, float]) -> list[tuple[str, str, str]]:
     """Name, value and what it means, of every figure below the verdict."""
     target = short(facts.target, TARGET)
-    about = {**ABOUT, "RMSE": f"of {target}", "CRPS": f"of {target}, lower is better"}
+    skills = {c.name: percent(c.skill, 0) for c in compare_baselines(facts)}
     tiles = []
+    if skills:
+        over = f"over the trivial answer; {skills['linear']} over a linear model, {skills['boosting']} over boosting"
+        tiles.append(("Skill", skills["trivial"], over))
+    about = {**ABOUT, "RMSE": f"of {target}", "CRPS": f"of {target}, lower is better"}
     for name, value in own.items():
         if name == COVERAGE:
             tiles.append(

@@ -60,19 +60,53 @@ def row_nll(facts: ReportData, said: Predictions) -> np.ndarray:
 
 
 class Gap(NamedTuple):
-    """Mean of posterior's NLL minus the start's over the same rows, and its standard error."""
+    """Mean of the posterior's NLL minus another's over the same rows, and its standard error."""
 
     mean: float
     stderr: float
 
 
-def gap(facts: ReportData) -> Gap | None:
-    """How much worse (above 0) or better the posterior is than the deep ensemble it started from."""
-    if facts.start is None:
+def gap(facts: ReportData, other: Predictions | None) -> Gap | None:
+    """How much worse (above 0) or better the posterior predicts the test rows than others do."""
+    if other is None:
         return None
-    d = row_nll(facts, facts.predictions) - row_nll(facts, facts.start)
+    d = row_nll(facts, facts.predictions) - row_nll(facts, other)
     stderr = float(d.std(ddof=1) / np.sqrt(len(d))) if len(d) > 1 else float("nan")
     return Gap(float(d.mean()), stderr)
+
+
+def skill(facts: ReportData, other: Predictions) -> float:
+    """1 − score/other's score, of CRPS or of Brier's: 1 is perfect, 0 no better, below 0 worse."""
+    name = "CRPS" if facts.task == "regression" else "Brier"
+    theirs = scores(facts, other)[name]
+    return 1 - scores(facts, facts.predictions)[name] / theirs if theirs > 0 else float("nan")
+
+
+class Compared(NamedTuple):
+    """A baseline: its scores, how the posterior's NLL differs from its, and the posterior's skill over it."""
+
+    name: str
+    scores: dict[str, float]
+    gap: Gap
+    skill: float
+
+
+def compare_baselines(facts: ReportData) -> list[Compared]:
+    """Every baseline beside the posterior, on the same rows."""
+    every = []
+    for name, other in facts.baselines.items():
+        found = gap(facts, other)
+        assert found is not None
+        every.append(Compared(name, scores(facts, other), found, skill(facts, other)))
+    return every
+
+
+def recall(facts: ReportData) -> np.ndarray:
+    """The share of each class's test rows that are answered rightly; NaN for a class without rows."""
+    right = average(facts.predictions).argmax(axis=1) == facts.y
+    rows = np.bincount(facts.y, minlength=len(facts.classes or ()))
+    with np.errstate(invalid="ignore"):
+        return np.bincount(facts.y, weights=right, minlength=len(rows)) / rows
 
 
 def chance(n: int, p: float, level: float = 0.95) -> tuple[float, float]:

@@ -10,12 +10,17 @@ from langevin.report.data import ReportData
 from langevin.report.markup import definitions, listed, pair, paragraph, section, table, titled
 from langevin.report.numbers import MINUS, count, number, percent, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
-from langevin.report.scores import BETTER, COVERAGE, average, gap, row_nll
+from langevin.report.scores import BETTER, COVERAGE, average, compare_baselines, gap, row_nll
 
 TARGET = 22  # letters of its name on an axis
 NUMBERS = 20_000_000  # probabilities split at a time, for the sake of memory: of more, draws are thinned
 ROWS = 150  # drawn of the test rows
 STDERRS = 2.0  # a difference of more is called clear
+BASELINES = {
+    "trivial": "trivial answer (looks at no feature)",
+    "linear": "linear model",
+    "boosting": "gradient boosting",
+}
 
 
 def data(facts: ReportData) -> Markup:
@@ -93,7 +98,7 @@ def ensemble(facts: ReportData, own: dict[str, float], other: dict[str, float] |
         )
     rows = [(name, *_compared(name, own[name], other[name])) for name in own]
     head = ("Score", "Posterior", "Ensemble", "Difference", "Better")
-    found, d = gap(facts), row_nll(facts, facts.predictions) - row_nll(facts, facts.start)
+    found, d = gap(facts, facts.start), row_nll(facts, facts.predictions) - row_nll(facts, facts.start)
     assert found is not None
     clear = abs(found.mean) > STDERRS * found.stderr
     verb = ("lower" if found.mean < 0 else "higher") if clear else "not clearly different"
@@ -118,6 +123,34 @@ def ensemble(facts: ReportData, own: dict[str, float], other: dict[str, float] |
         f"The chains started from a deep ensemble of {several(len(facts.start), 'network')}, trained without sampling. "
         "Sampling should make its predictions better, or at least no worse.",
         pair(table(head, rows, "Scores of the test rows", text=(0, 4)) + paragraph(told), chart.html()),
+    )
+
+
+def baselines(facts: ReportData, own: dict[str, float]) -> Markup:
+    title = "Compared with simpler models"
+    found = compare_baselines(facts)
+    if not found:
+        return section("baselines", title, "No simpler models were fitted; `langevin fit` fits them to the same rows.")
+    form = lambda name, v: percent(v) if name in (COVERAGE, "Accuracy") else number(v, 4)
+    rows: list[tuple[str, ...]] = [("this posterior", *(form(n, v) for n, v in own.items()), "", "")]
+    rows += [
+        (
+            BASELINES[c.name],
+            *(form(n, v) for n, v in c.scores.items()),
+            f"{number(c.gap.mean)} ± {number(c.gap.stderr, 2)}",
+            percent(c.skill),
+        )
+        for c in found
+    ]
+    measure = "CRPS" if facts.task == "regression" else "Brier score"
+    head = ("Model", *own, "NLL, posterior less this", "Skill over it")
+    return section(
+        "baselines",
+        title,
+        "All see the same training and test rows. NLL is the mean surprise at the true value, CRPS the mean distance "
+        f"between it and the predicted distribution. Skill is 1 − {measure} ÷ that of the other model: 0\u00a0% is no "
+        "better than it. The error behind ± is that of the difference over the same rows.",
+        table(head, rows, "Scores of the test rows"),
     )
 
 

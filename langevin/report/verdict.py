@@ -8,6 +8,10 @@ The codes of the rules, beside those of a diagnosis (`diagnostics.findings`):
     intervals_narrow   90 % intervals hold fewer test rows than chance explains; intervals_wide: more
     overconfident      a classification is right less often than it says; underconfident: more often
     worse_than_start   a worse NLL than that of the deep ensemble the chains started from
+    no_better          no clearly better NLL than that of the trivial answer
+    trivial_answers    right no more often than always giving the commonest answer
+    class_missed       nearly no row of a class is recognised
+    simpler_is_better  a clearly better NLL of a simpler model (`report.baselines`)
     few_rows           too few test rows to judge calibration
     stopped_early      fewer draws than were asked for
 """
@@ -23,7 +27,7 @@ import numpy as np
 from langevin.diagnostics.convergence import RHAT
 from langevin.diagnostics.findings import LEVELS, Finding, Level, gravest, merge
 from langevin.report.data import ReportData
-from langevin.report.scores import average, centred, chains_and_draws, chance, chance_of, gap, mixing
+from langevin.report.scores import average, centred, chains_and_draws, chance, chance_of, gap, mixing, recall
 from langevin.report.words import HEADLINES, sentence
 
 ERROR, ERROR_STOP = 0.1, 0.5  # Monte Carlo error of a predicted mean, over its standard deviation, that 1 row in 20 has
@@ -31,6 +35,7 @@ RHAT_STOP = 1.1  # chains that disagree this much describe different posteriors
 DIVERGED = 0.5  # share of chains from which the rest can no longer be called typical
 CHANCE = 0.999  # a calibration outside this range is not an accident: 1 report in 1,000 warns wrongly
 STDERRS = 2.0  # standard errors by which the start ensemble must be better
+MISSED, MISSED_ROWS = 0.2, 5  # recall of a class, with so many test rows or more, that is called missed
 FEW_ROWS = 30  # below this even a bad calibration cannot be seen
 MIXING = ("rhat", "ess_bulk", "weights_unmixed")  # what a small Monte Carlo error makes unimportant
 
@@ -78,22 +83,27 @@ def wrong_law(facts: ReportData) -> list[Finding]:
 
 def disagreement(facts: ReportData) -> list[Finding]:
     """The Monte Carlo error, or where it is not known R̂ of the predictions; what is unknown does not count as good."""
+    m, diagnosed = mixing(facts.diagnosis), {f.code: f for f in facts.diagnosis.findings}
     if not np.isnan(found := error(facts)):
         level: Level = "stop" if found > ERROR_STOP else "care"
-        return [Finding("mc_error", level, value=found, limit=ERROR)] if found >= ERROR else []
-    m, diagnosed = mixing(facts.diagnosis), {f.code: f for f in facts.diagnosis.findings}
+        findings = [Finding("mc_error", level, value=found, limit=ERROR)] if found >= ERROR else []
+        if m.rhat > RHAT_STOP:
+            findings.append(_rhat(m.rhat, "stop"))
+        return findings
     unknown = dict(missing=m.unknown, of=m.entries)
     if np.isnan(m.rhat):
         few = diagnosed.get("too_few_draws", Finding("rhat_unknown", details=unknown))
         return [few._replace(level="stop")]
     findings = []
     if m.rhat > RHAT:
-        level = "stop" if m.rhat > RHAT_STOP else "care"
-        worst = dict(worst="predictions")
-        findings.append(Finding("rhat", level, ("predictions",), value=m.rhat, limit=RHAT, details=worst))
+        findings.append(_rhat(m.rhat, "stop" if m.rhat > RHAT_STOP else "care"))
     if m.unknown and "never_moved" not in diagnosed:
         findings.append(Finding("rhat_unknown", "care", ("predictions",), details=unknown))
     return findings
+
+
+def _rhat(value: float, level: Level) -> Finding:
+    return Finding("rhat", level, ("predictions",), value=value, limit=RHAT, details=dict(worst="predictions"))
 
 
 def divergence(facts: ReportData) -> list[Finding]:
@@ -132,11 +142,51 @@ def _outside(below: str, above: str, found: float, by_chance: tuple[float, float
 
 def start(facts: ReportData) -> list[Finding]:
     """Sampling should not make predictions worse than the deep ensemble it started from."""
-    found = gap(facts)
+    found = gap(facts, facts.start)
     if found is None or not found.mean > STDERRS * found.stderr:
         return []
     limit, details = STDERRS * found.stderr, dict(stderr=found.stderr)
     return [Finding("worse_than_start", "care", value=found.mean, limit=limit, details=details)]
+
+
+def trivial(facts: ReportData) -> list[Finding]:
+    """Worth its time only if it is clearly better than an answer that looks at nothing."""
+    found = gap(facts, facts.baselines.get("trivial"))
+    if found is None or found.mean < -STDERRS * found.stderr:
+        return []
+    level: Level = "stop" if found.mean >= 0 else "care"
+    details = dict(stderr=found.stderr, task=facts.task)
+    return [Finding("no_better", level, value=found.mean, limit=-STDERRS * found.stderr, details=details)]
+
+
+def answers(facts: ReportData) -> list[Finding]:
+    """A classification whose answers are those of the commonest class, or that never names some class."""
+    if facts.task != "classification" or "trivial" not in facts.baselines or not len(facts.y):
+        return []
+    classes = facts.classes or ()
+    common = int(average(facts.baselines["trivial"])[0].argmax())
+    right, by_chance = (average(facts.predictions).argmax(axis=1) == facts.y).mean(), (facts.y == common).mean()
+    found = []
+    if len(np.unique(facts.y)) > 1 and right <= by_chance:
+        details = dict(answer=classes[common])
+        found.append(Finding("trivial_answers", "care", value=float(right), limit=float(by_chance), details=details))
+    rows = np.bincount(facts.y, minlength=len(classes))
+    for k, share in enumerate(recall(facts)):
+        if rows[k] >= MISSED_ROWS and share < MISSED:
+            seen = dict(rows=int(rows[k]), right=round(share * rows[k]))
+            found.append(Finding("class_missed", "care", (classes[k],), value=float(share), limit=MISSED, details=seen))
+    return found
+
+
+def simpler(facts: ReportData) -> list[Finding]:
+    """A linear model or boosting should not predict clearly better."""
+    found = []
+    for name in ("linear", "boosting"):
+        g = gap(facts, facts.baselines.get(name))
+        if g is not None and g.mean > STDERRS * g.stderr:
+            limit, details = STDERRS * g.stderr, dict(stderr=g.stderr)
+            found.append(Finding("simpler_is_better", "care", (name,), value=g.mean, limit=limit, details=details))
+    return found
 
 
 def few_rows(facts: ReportData) -> list[Finding]:
@@ -159,6 +209,9 @@ RULES: tuple[Callable[[ReportData], list[Finding]], ...] = (
     coverage,
     confidence,
     start,
+    trivial,
+    answers,
+    simpler,
     few_rows,
     stopped,
 )

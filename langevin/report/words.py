@@ -42,6 +42,19 @@ def _right(f: Finding) -> str:
     return f"The model is {sure} sure of its answers on average, and right in {percent(f.value)} {_chance(f)}"
 
 
+SIMPLER = {"linear": "A linear model", "boosting": "Gradient boosting"}
+
+
+def _no_better(f: Finding) -> str:
+    what = "mean and spread of the training rows" if f.details["task"] == "regression" else "shares of the classes"
+    better = "worse than" if f.value > 0 else "not clearly better than"
+    return (
+        f"Its NLL is {better} that of an answer that looks at no feature, the {what} (difference {number(f.value)}, "
+        f"standard error {number(f.details['stderr'], 2)}): the features say little of the target, or the network has "
+        "not learnt it."
+    )
+
+
 SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
     "mc_error": lambda f: (
         f"Predicted means are known to {percent(f.value)} of their standard deviation only, so much do the chains "
@@ -63,6 +76,20 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
     "worse_than_start": lambda f: (
         f"NLL is worse than that of the deep ensemble it started from, by {number(f.value)} "
         f"(standard error {number(f.details['stderr'], 2)}): lower the step size, or use the ensemble."
+    ),
+    "no_better": _no_better,
+    "trivial_answers": lambda f: (
+        f"It is right in {percent(f.value)} of the test rows, no more often than always answering "
+        f'"{f.details["answer"]}" ({percent(f.limit)}): use its probabilities and not its answers, or collect rows '
+        "of the other classes."
+    ),
+    "class_missed": lambda f: (
+        f'Of {several(f.details["rows"], "test row")} of the class "{f.names[0]}" {f.details["right"]} are '
+        "recognised: lower the probability from which it is answered, or collect more rows of it."
+    ),
+    "simpler_is_better": lambda f: (
+        f"{SIMPLER[f.names[0]]} predicts the test rows clearly better: its NLL is lower by {number(f.value)} (standard "
+        f"error {number(f.details['stderr'], 2)}). Use it, or try wider layers and longer training."
     ),
     "few_rows": lambda f: (
         f"There are {several(int(f.value), 'test row')}, too few rows to judge calibration: hold out {f.limit:.0f} or "

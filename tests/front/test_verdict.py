@@ -126,16 +126,16 @@ def test_few_rows_and_a_run_stopped_early():
 
 @pytest.mark.parametrize(("error", "level"), [(0.02, "good"), (0.2, "care"), (0.6, "stop")])
 def test_monte_carlo_error_decides_where_it_is_known(error, level):
-    """Chains that disagree (R̂ 1.3) may be used if their answers are known well enough."""
+    """Chains that disagree a little (R̂ 1.05) may be used if their answers are known well enough."""
     facts = pages.regression()
-    apart = Finding("rhat", "care", ("predictions",), value=1.3, limit=1.01, details=dict(worst="predictions"))
-    diagnosis = facts.diagnosis._replace(rhat={"predictions": np.full(20, 1.3)}, findings=(apart,))
+    apart = Finding("rhat", "care", ("predictions",), value=1.05, limit=1.01, details=dict(worst="predictions"))
+    diagnosis = facts.diagnosis._replace(rhat={"predictions": np.full(20, 1.05)}, findings=(apart,))
     facts = replace(facts, diagnosis=diagnosis, error=np.full(20, error))
     said = judge(facts)
     assert said.level == level
     assert any("known to" in sentence for sentence in said.sentences) == (level != "good")
     assert any("R-hat" in sentence for sentence in said.sentences) == (level != "good")
-    assert judge(replace(facts, error=None)).level == "stop"
+    assert judge(replace(facts, error=None)).level == "care"
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
@@ -153,3 +153,54 @@ def test_monte_carlo_error_is_that_of_chains_that_live(task):
     assert abs(spread / 0.1 - 1) < 5 * np.sqrt(1 / (2 * (chains - 2) * rows)) + 0.01
     model.posterior_.diverged = (1,)
     assert _error(model, None, followed[:2]) is None
+
+
+# --- baselines --------------------------------------------------------------------------------------------------------
+
+
+def fraud(sure: float, rows: int = 300, share: float = 0.06) -> ReportData:
+    """Few positives, of which the posterior finds none: its probabilities are higher by `sure` there."""
+    facts = pages.classification(rows=rows, classes=2)
+    y = (np.arange(rows) < share * rows).astype(int)
+    p = np.where(y == 1, share + sure, share - sure * share / (1 - share))
+    proba = np.broadcast_to(np.stack([1 - p, p], -1), (8, rows, 2)).copy()
+    trivial = np.broadcast_to([1 - share, share], (1, rows, 2)).copy()
+    said, other = Predictions(proba=proba), Predictions(proba=trivial)
+    return replace(facts, y=y, predictions=said, start=None, baselines={"trivial": other}, error=np.full(9, 0.01))
+
+
+def codes(facts: ReportData) -> dict[str, str]:
+    return {f.code: f.level for f in judge(facts).findings}
+
+
+def test_answers_of_the_commonest_class_are_never_good():
+    found = judge(fraud(sure=0.3))  # clearly better probabilities, and no fraud found
+    assert found.level == "care"
+    assert {"trivial_answers", "class_missed"} <= {f.code for f in found.findings}
+    assert 'Of 18 test rows of the class "versicolor" 0 are recognised' in " ".join(found.sentences)
+    assert 'no more often than always answering "setosa"' in " ".join(found.sentences)
+
+
+def test_a_posterior_no_better_than_trivial_is_never_good():
+    assert codes(fraud(sure=0.0))["no_better"] == "stop"
+    facts = pages.regression()
+    useless = replace(facts, predictions=facts.baselines["trivial"], start=None, error=np.full(9, 0.01))
+    assert judge(useless).level == "stop"
+    assert "no_better" in codes(useless)
+    assert "no_better" not in codes(facts)
+
+
+@pytest.mark.parametrize("name", ["linear", "boosting"])
+def test_a_simpler_model_that_is_clearly_better_is_named(name):
+    facts = pages.regression()
+    better = Predictions(mean=facts.y[None] + 0.0, std=np.full((1, len(facts.y)), 5.0))
+    found = judge(replace(facts, baselines=facts.baselines | {name: better}))
+    assert found.level == "care"
+    assert [f.names for f in found.findings if f.code == "simpler_is_better"] == [(name,)]
+    assert words.SIMPLER[name] in found.sentences[0]
+
+
+def test_chains_that_disagree_are_never_usable_however_small_the_error():
+    facts = pages.off()
+    assert facts.diagnosis.rhat["predictions"].max() > 1.1
+    assert codes(replace(facts, error=np.full(9, 0.01)))["rhat"] == "stop"

@@ -1,6 +1,7 @@
 """Losses of energies without chains, training, and the watchdog."""
 
 import math
+import os
 import warnings
 from types import SimpleNamespace
 
@@ -77,7 +78,11 @@ def test_a_joint_energy_is_the_sum_of_its_parts(key):
     both = Sum((likelihood, labels), (1.0, 0.5))
     k_start, k_look = jax.random.split(key)
     feed = both.start(k_start)
-    found, _ = looked(jax.random.clone(k_look), both, feed, weights)
+    # without fusion emitters, which the tests do without, XLA compiles this sum for six minutes
+    flag = "xla_cpu_use_fusion_emitters"
+    options = {flag: True} if flag in os.environ.get("XLA_FLAGS", "") else None
+    whole = jax.jit(lambda *given: both.estimate(*given), compiler_options=options)
+    found, _ = whole(jax.random.clone(k_look), feed, weights)
     keys = jax.random.split(k_look, 2)
     parts = [looked(k, t, f, weights)[0] for k, t, f in zip(keys, (likelihood, labels), feed, strict=True)]
     expected = jax.tree.map(lambda a, b: a + 0.5 * b, parts[0].grad, parts[1].grad)
