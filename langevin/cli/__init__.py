@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from langevin.cli import evidence, figures, fit, models, samplers
@@ -13,6 +15,25 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from langevin import __version__
+
+        typer.echo(f"langevin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Bayesian computation for deep learning: samplers that say what they converge to."""
+
+
 _more = {"allow_extra_args": True, "ignore_unknown_options": True}  # a kernel's own fields
 app.command(context_settings=_more)(fit.fit)
 app.command()(models.predict)

@@ -112,7 +112,8 @@ def write_report(facts: Any, path: Path) -> None:
 def figures_of(facts: Any) -> dict[str, float]:
     from langevin.report.scores import compare_baselines, mixing, scores
 
-    plain = lambda name: name.lower().replace(" ", "_").replace("_%", "").replace("90_coverage", "coverage90")
+    names = {"90 % coverage": "coverage90", "R²": "r2"}
+    plain = lambda name: names.get(name, name.lower().replace(" ", "_"))
     found = {plain(name): float(value) for name, value in scores(facts, facts.predictions).items()}
     mixed = mixing(facts.diagnosis)
     over = {f"skill_{c.name}": c.skill for c in compare_baselines(facts)}

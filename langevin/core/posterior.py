@@ -19,7 +19,7 @@ from langevin.core.advance import Collect
 from langevin.core.files import StoreError
 from langevin.core.kernel import Kernel, PerChain
 from langevin.core.provenance import Provenance
-from langevin.core.record import as_record
+from langevin.core.record import as_record, show
 from langevin.core.run import Callback, _begin, join, run
 from langevin.core.serialize import Unstored, decode, encode
 from langevin.core.shards import Stored, StoredInfo
@@ -43,6 +43,13 @@ class Posterior:
     state: State
     kernel: Any
     provenance: Provenance
+
+    def __repr__(self) -> str:
+        chains, draws = np.shape(self.info.ok)
+        known = self.provenance
+        spent = f"{known.n_grad:,} gradients in {known.seconds:.1f} s"
+        lost = f", {len(self.diverged)} of them diverged" if self.diverged else ""
+        return f"Posterior({chains} chains{lost} × {draws} draws by {show(self.kernel)}; {spent})"
 
     @property
     def diverged(self) -> tuple[int, ...]:

@@ -70,6 +70,8 @@ def read(source, target: str | None = None, *, task: str | None = None) -> Frame
     target: the column to predict (default: the last)
     task: "regression" or "classification" (default: by the type of the target, and said in `notes`)
     """
+    if task not in (None, "regression", "classification"):
+        raise ValueError(f"the task is {task!r}; it must be regression or classification.")
     where, frame, target, labels = _opened(source, target)
     for name in frame.columns:
         if name != target:

@@ -11,7 +11,16 @@ from langevin.report.data import ReportData
 from langevin.report.evidence import evidence
 from langevin.report.markup import render
 from langevin.report.numbers import SPACE, count, number, percent, percents, rhat_words, several, short
-from langevin.report.scores import COVERAGE, chains_and_draws, chance, compare_baselines, mixing, scores
+from langevin.report.scores import (
+    BALANCED,
+    COVERAGE,
+    SHARES,
+    chains_and_draws,
+    chance,
+    compare_baselines,
+    mixing,
+    scores,
+)
 from langevin.report.verdict import judge
 
 SHORT = {
@@ -38,6 +47,9 @@ ABOUT = {
     "Brier": "0 is best, 2 is worst",
     "ECE": "mean gap of confidence, 0 is best",
     "Accuracy": "share of right answers",
+    BALANCED: "mean over classes of the share found",
+    "AUC": "½ is chance, 1 is best",
+    "R²": "share of the variance explained",
 }
 
 
@@ -104,7 +116,7 @@ def _tiles(facts: ReportData, own: dict[str, float]) -> list[tuple[str, str, str
                 (name.replace(" %", SPACE + "%"), percent(value), "by chance " + percents(*chance(len(facts.y), 0.9)))
             )
         else:
-            tiles.append((name, percent(value) if name == "Accuracy" else number(value), about[name]))
+            tiles.append((name, percent(value) if name in SHARES else number(value), about[name]))
     m = mixing(facts.diagnosis)
     tiles.append(("Worst R̂", rhat_words(m.rhat), "of predictions, want below 1.01"))
     bulk = count(round(m.bulk)) if m.bulk == m.bulk else number(m.bulk)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, rankdata
 
 from langevin.diagnostics import calibration as cal
 from langevin.diagnostics.convergence import Diagnosis
 from langevin.report.data import Predictions, ReportData
 
 PAIRS = 1e8  # CRPS takes draws² · rows evaluations: draws are thinned above this
-COVERAGE = "90 % coverage"
-BETTER = {"RMSE": -1, "NLL": -1, "CRPS": -1, COVERAGE: 0, "Accuracy": 1, "Brier": -1, "ECE": -1}
+COVERAGE, BALANCED = "90 % coverage", "Balanced accuracy"
+SHARES = (COVERAGE, "Accuracy", BALANCED)  # scores that are written in per cent
+BETTER = {"RMSE": -1, "R²": 1, "NLL": -1, "CRPS": -1, COVERAGE: 0}
+BETTER |= {"Accuracy": 1, BALANCED: 1, "AUC": 1, "Brier": -1, "ECE": -1}
 """Which way a score is better: −1 lower, 1 higher, 0 nearer to what was stated."""
 
 
@@ -24,6 +26,7 @@ def scores(facts: ReportData, said: Predictions) -> dict[str, float]:
         most = int(np.clip(np.sqrt(PAIRS / max(len(y), 1)), 32, 256))
         return {
             "RMSE": cal.rmse(y, said.mean),
+            "R²": r_squared(y, said.mean.mean(axis=0)),
             "NLL": cal.nll_gaussian(y, said.mean, said.std),
             "CRPS": cal.crps_mixture(y, said.mean, said.std, max_draws=most),
             COVERAGE: float(np.mean(centred(facts, said) <= 0.9)),
@@ -31,10 +34,33 @@ def scores(facts: ReportData, said: Predictions) -> dict[str, float]:
     p = average(said)
     return {
         "Accuracy": cal.accuracy(y, p),
+        BALANCED: float(np.nanmean(recall(facts, said))) if len(y) else float("nan"),
+        "AUC": auc(y, p),
         "NLL": cal.nll_categorical(y, p),
         "Brier": cal.brier(y, p),
         "ECE": cal.ece(y, p),
     }
+
+
+def r_squared(y: np.ndarray, mean: np.ndarray) -> float:
+    """1 − residual ÷ total sum of squares; NaN where the values are all equal."""
+    total = float(np.sum((y - np.mean(y)) ** 2)) if len(y) else 0.0
+    return 1 - float(np.sum((y - mean) ** 2)) / total if total > 0 else float("nan")
+
+
+def auc(y: np.ndarray, proba: np.ndarray) -> float:
+    """Area under the ROC curve, one class against the rest, averaged over classes that have rows in and out of them.
+
+    The probability that a row of the class is given a higher probability of it than a row of another; ties count half.
+    """
+    found = []
+    for k in range(proba.shape[1]):
+        inside = y == k
+        n, m = int(inside.sum()), int((~inside).sum())
+        if n and m:
+            ranks = rankdata(proba[:, k])
+            found.append((ranks[inside].sum() - n * (n + 1) / 2) / (n * m))
+    return float(np.mean(found)) if found else float("nan")
 
 
 def average(said: Predictions) -> np.ndarray:
@@ -101,9 +127,9 @@ def compare_baselines(facts: ReportData) -> list[Compared]:
     return every
 
 
-def recall(facts: ReportData) -> np.ndarray:
+def recall(facts: ReportData, said: Predictions) -> np.ndarray:
     """The share of each class's test rows that are answered rightly; NaN for a class without rows."""
-    right = average(facts.predictions).argmax(axis=1) == facts.y
+    right = average(said).argmax(axis=1) == facts.y
     rows = np.bincount(facts.y, minlength=len(facts.classes or ()))
     with np.errstate(invalid="ignore"):
         return np.bincount(facts.y, weights=right, minlength=len(rows)) / rows

@@ -10,7 +10,7 @@ from langevin.report.data import ReportData
 from langevin.report.markup import definitions, listed, pair, paragraph, section, table, titled
 from langevin.report.numbers import MINUS, count, number, percent, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
-from langevin.report.scores import BETTER, COVERAGE, average, compare_baselines, gap, row_nll
+from langevin.report.scores import BETTER, SHARES, average, compare_baselines, gap, row_nll
 
 TARGET = 22  # letters of its name on an axis
 NUMBERS = 20_000_000  # probabilities split at a time, for the sake of memory: of more, draws are thinned
@@ -131,7 +131,7 @@ def baselines(facts: ReportData, own: dict[str, float]) -> Markup:
     found = compare_baselines(facts)
     if not found:
         return section("baselines", title, "No simpler models were fitted; `langevin fit` fits them to the same rows.")
-    form = lambda name, v: percent(v) if name in (COVERAGE, "Accuracy") else number(v, 4)
+    form = lambda name, v: percent(v) if name in SHARES else number(v, 4)
     rows: list[tuple[str, ...]] = [("this posterior", *(form(n, v) for n, v in own.items()), "", "")]
     rows += [
         (
@@ -156,10 +156,10 @@ def baselines(facts: ReportData, own: dict[str, float]) -> Markup:
 
 def _compared(name: str, own: float, other: float) -> tuple[str, str, str, str]:
     """Both scores, their difference and whose is better."""
-    form = percent if name in (COVERAGE, "Accuracy") else lambda v: number(v, 4)
+    form = percent if name in SHARES else lambda v: number(v, 4)
     difference = own - other
     sign = "+" if difference > 0 else MINUS if difference < 0 else ""
-    size = percent(abs(difference)) if name in (COVERAGE, "Accuracy") else number(abs(difference))
+    size = percent(abs(difference)) if name in SHARES else number(abs(difference))
     lead = BETTER[name] * difference if BETTER[name] else abs(other - 0.9) - abs(own - 0.9)
     better = "posterior" if lead > 1e-12 else "ensemble" if lead < -1e-12 else "equal"
     return form(own), form(other), f"{sign}{size}", better

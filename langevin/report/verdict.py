@@ -171,7 +171,7 @@ def answers(facts: ReportData) -> list[Finding]:
         details = dict(answer=classes[common])
         found.append(Finding("trivial_answers", "care", value=float(right), limit=float(by_chance), details=details))
     rows = np.bincount(facts.y, minlength=len(classes))
-    for k, share in enumerate(recall(facts)):
+    for k, share in enumerate(recall(facts, facts.predictions)):
         if rows[k] >= MISSED_ROWS and share < MISSED:
             seen = dict(rows=int(rows[k]), right=round(share * rows[k]))
             found.append(Finding("class_missed", "care", (classes[k],), value=float(share), limit=MISSED, details=seen))

@@ -154,3 +154,11 @@ def test_provenance(memory, tmp_path):
     assert (where.n_grad, where.n_data) == (80, 640)
     assert json.loads(json.dumps(dataclasses.asdict(where)))["n_grad"] == 80
     assert Provenance.now(seconds=1.0).seconds == 1.0
+
+
+def test_a_posterior_shows_itself_without_its_arrays(memory):
+    shown = repr(memory)
+    assert shown.startswith("Posterior(2 chains × 40 draws by SGHMC(")
+    assert "gradients in" in shown
+    assert "array" not in shown
+    assert len(shown) < 300

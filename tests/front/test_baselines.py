@@ -8,7 +8,7 @@ import pytest
 
 from langevin.estimators.columns import Columns, raw_columns
 from langevin.report.baselines import fit_baselines
-from langevin.report.scores import compare_baselines, gap, row_nll, skill
+from langevin.report.scores import auc, average, compare_baselines, gap, row_nll, scores, skill
 
 
 def fitted(task, X, classes=None):
@@ -67,3 +67,19 @@ def test_skill_and_gap_are_those_of_their_definitions(facts):
         d = row_nll(facts, facts.predictions) - row_nll(facts, other)
         np.testing.assert_allclose(found.gap.stderr, d.std(ddof=1) / np.sqrt(len(d)))
         assert found.scores[name] > 0
+
+
+def test_scores_are_those_of_scikit_learn():
+    from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
+
+    facts = pages.classification()
+    found, p = scores(facts, facts.predictions), average(facts.predictions)
+    np.testing.assert_allclose(found["Balanced accuracy"], balanced_accuracy_score(facts.y, p.argmax(1)))
+    np.testing.assert_allclose(found["AUC"], roc_auc_score(facts.y, p / p.sum(1, keepdims=True), multi_class="ovr"))
+    two = pages.classification(classes=2)
+    expected = roc_auc_score(two.y, average(two.predictions)[:, 1])
+    np.testing.assert_allclose(scores(two, two.predictions)["AUC"], expected)
+    facts = pages.regression()
+    expected = r2_score(facts.y, facts.predictions.mean.mean(0))
+    np.testing.assert_allclose(scores(facts, facts.predictions)["R²"], expected)
+    assert np.isnan(auc(np.zeros(3, int), np.full((3, 2), 0.5))), "a single class has no curve"

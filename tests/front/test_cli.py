@@ -106,3 +106,11 @@ def test_evidence_says_what_is_wrong(words, sentence, tmp_path, monkeypatch, cap
     out = runner.invoke(app, ["evidence", *words, "--quiet"])
     assert out.exit_code == 2
     assert sentence in " ".join(out.output.split())
+
+
+def test_the_version_is_told():
+    import langevin
+
+    out = CliRunner().invoke(app, ["--version"])
+    assert out.exit_code == 0
+    assert out.output.strip() == f"langevin {langevin.__version__}"

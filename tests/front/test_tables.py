@@ -9,7 +9,7 @@ import pytest
 
 from langevin.data.files import DataError
 from langevin.data.parts import Standard, gap_split, published_split, split
-from langevin.data.tables import load
+from langevin.data.tables import load, read
 
 DATA = os.environ.get("LANGEVIN_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="LANGEVIN_DATA is not set")
@@ -280,3 +280,10 @@ def test_standard():
     np.testing.assert_allclose(scale.undo(Z + 1) - scale.undo(Z), np.tile(scale.scale, (50, 1)), rtol=1e-12)
     y = Standard.fit(X[:, 0])
     np.testing.assert_allclose(y.apply(X[:, 0]), Z[:, 0], atol=1e-14)
+
+
+@pytest.mark.parametrize("task", ["clasification", "Regression", ""])
+def test_an_unknown_task_is_refused(task):
+    """It was taken for classification, into as many classes as there are values."""
+    with pytest.raises(ValueError, match="it must be regression or classification"):
+        read("diabetes", task=task)
