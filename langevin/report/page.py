@@ -36,7 +36,7 @@ SHORT = {
     "baselines": "Baselines",
     "ensemble": "Ensemble",
     "evidence": "Evidence",
-    "ood": "Out-of-distribution",
+    "ood": "OOD",
     "audit": "Audit",
     "provenance": "Provenance",
 }

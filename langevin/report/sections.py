@@ -142,14 +142,18 @@ def baselines(facts: ReportData, own: dict[str, float]) -> Markup:
         )
         for c in found
     ]
-    measure = "CRPS" if facts.task == "regression" else "Brier score"
+    measure, meaning = (
+        ("CRPS", "CRPS the mean distance between it and the predicted distribution")
+        if facts.task == "regression"
+        else ("Brier", "Brier the squared distance of the probabilities from the true answer")
+    )
     head = ("Model", *own, "NLL, posterior less this", "Skill over it")
     return section(
         "baselines",
         title,
-        "All see the same training and test rows. NLL is the mean surprise at the true value, CRPS the mean distance "
-        f"between it and the predicted distribution. Skill is 1 − {measure} ÷ that of the other model: 0\u00a0% is no "
-        "better than it. The error behind ± is that of the difference over the same rows.",
+        f"All see the same training and test rows. NLL is the mean surprise at the true value, {meaning}. Skill is 1 − "
+        f"{measure} ÷ {measure} of the other model: 0\u00a0% is no better than it. The error behind ± is that of the "
+        "difference over the same rows.",
         table(head, rows, "Scores of the test rows"),
     )
 
