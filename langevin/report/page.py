@@ -6,6 +6,7 @@ from importlib import resources
 
 from markupsafe import Markup
 
+from langevin.diagnostics.convergence import ESS, RHAT
 from langevin.report import classification, regression, sampling, sections
 from langevin.report.data import ReportData
 from langevin.report.evidence import evidence
@@ -21,7 +22,7 @@ from langevin.report.scores import (
     mixing,
     scores,
 )
-from langevin.report.verdict import judge
+from langevin.report.verdict import ERROR, RHAT_STOP, error, is_precise, judge
 
 SHORT = {
     "verdict": "Verdict",
@@ -118,7 +119,14 @@ def _tiles(facts: ReportData, own: dict[str, float]) -> list[tuple[str, str, str
         else:
             tiles.append((name, percent(value) if name in SHARES else number(value), about[name]))
     m = mixing(facts.diagnosis)
-    tiles.append(("Worst R̂", rhat_words(m.rhat), "of predictions, want below 1.01"))
     bulk = count(round(m.bulk)) if m.bulk == m.bulk else number(m.bulk)
-    tiles.append(("Least ESS", bulk, "of predictions, want 100 a chain"))
+    found = error(facts)
+    if found == found:
+        tiles.append(("Monte Carlo error", percent(found), f"of the predicted std., want below {percent(ERROR, 0)}"))
+    agree, enough = f"want below {RHAT}", f"want {ESS} a chain"
+    if is_precise(facts):
+        small = f"while that error is below {percent(ERROR, 0)}"
+        agree, enough = f"up to {RHAT_STOP} will do {small}", f"enough {small}"
+    tiles.append(("Worst R̂", rhat_words(m.rhat), f"of predictions, {agree}"))
+    tiles.append(("Least ESS", bulk, f"of predictions, {enough}"))
     return tiles

@@ -62,7 +62,7 @@ class Verdict(NamedTuple):
 def judge(facts: ReportData) -> Verdict:
     """Every rule is asked; the gravest finding sets the level."""
     diagnosed = facts.diagnosis.findings
-    if error(facts) < ERROR:  # chains in modes of their own never agree to the last digit, and need not
+    if is_precise(facts):
         diagnosed = tuple(f for f in diagnosed if f.code not in MIXING)
     found = merge([*diagnosed, *(finding for rule in RULES for finding in rule(facts))])
     return Verdict(gravest(found), tuple(sorted(found, key=lambda f: -LEVELS.index(f.level))))
@@ -72,6 +72,14 @@ def error(facts: ReportData) -> float:
     """The Monte Carlo error that only 1 row in 20 exceeds; NaN where it is not known."""
     known = facts.error is not None and len(facts.error) and np.isfinite(facts.error).all()
     return float(np.quantile(facts.error, 0.95)) if known else float("nan")
+
+
+def is_precise(facts: ReportData) -> bool:
+    """Whether the answers are known well enough that R̂ up to RHAT_STOP and any ESS will do.
+
+    Chains in modes of their own never agree to the last digit, and need not. The tiles of the page say the same.
+    """
+    return error(facts) < ERROR
 
 
 def wrong_law(facts: ReportData) -> list[Finding]:

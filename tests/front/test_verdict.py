@@ -204,3 +204,17 @@ def test_chains_that_disagree_are_never_usable_however_small_the_error():
     facts = pages.off()
     assert facts.diagnosis.rhat["predictions"].max() > 1.1
     assert codes(replace(facts, error=np.full(9, 0.01)))["rhat"] == "stop"
+
+
+@pytest.mark.parametrize(("error", "rhat", "level"), [(0.02, 1.05, "good"), (0.2, 1.05, "care"), (0.02, 1.3, "stop")])
+def test_tiles_ask_for_what_the_verdict_asks_for(error, rhat, level):
+    facts = pages.regression()
+    apart = Finding("rhat", "care", ("predictions",), value=rhat, limit=1.01, details=dict(worst="predictions"))
+    diagnosis = facts.diagnosis._replace(rhat={"predictions": np.full(20, rhat)}, findings=(apart,))
+    facts = replace(facts, diagnosis=diagnosis, error=np.full(20, error))
+    text = page(facts).replace("\u00a0", " ")
+    assert judge(facts).level == level
+    precise = error < 0.1
+    assert ("want below 1.01" in text) != precise
+    assert ("up to 1.1 will do while that error is below 10 %" in text) == precise
+    assert "of the predicted std., want below 10 %" in text
