@@ -42,6 +42,7 @@ SHORT = {
     "provenance": "Provenance",
 }
 IN_CLASSES = {"coverage": "Answers", "pit": "Classes"}
+OVER = {"trivial": "the trivial answer", "linear": "a linear model", "boosting": "boosting"}
 TARGET = 40  # letters of its name on a tile
 ABOUT = {
     "NLL": "nats a row, lower is better",
@@ -105,11 +106,11 @@ def document(name: str, inside: Markup, *, script: str = "") -> str:
 def _tiles(facts: ReportData, own: dict[str, float]) -> list[tuple[str, str, str]]:
     """Name, value and what it means, of every figure below the verdict."""
     target = short(facts.target, TARGET)
-    skills = {c.name: percent(c.skill, 0) for c in compare_baselines(facts)}
     tiles = []
-    if skills:
-        over = f"over the trivial answer; {skills['linear']} over a linear model, {skills['boosting']} over boosting"
-        tiles.append(("Skill", skills["trivial"], over))
+    if found := compare_baselines(facts):
+        first, *others = [(percent(c.skill, 0), OVER[c.name]) for c in found]
+        over = "".join(f"; {value} over {name}" for value, name in others)
+        tiles.append(("Skill", first[0], f"over {first[1]}{over}"))
     about = {**ABOUT, "RMSE": f"of {target}", "CRPS": f"of {target}, lower is better"}
     for name, value in own.items():
         if name == COVERAGE:
@@ -120,9 +121,8 @@ def _tiles(facts: ReportData, own: dict[str, float]) -> list[tuple[str, str, str
             tiles.append((name, percent(value) if name in SHARES else number(value), about[name]))
     m = mixing(facts.diagnosis)
     bulk = count(round(m.bulk)) if m.bulk == m.bulk else number(m.bulk)
-    found = error(facts)
-    if found == found:
-        tiles.append(("Monte Carlo error", percent(found), f"of the predicted std., want below {percent(ERROR, 0)}"))
+    if (known := error(facts)) == known:
+        tiles.append(("Monte Carlo error", percent(known), f"of the predicted std., want below {percent(ERROR, 0)}"))
     agree, enough = f"want below {RHAT}", f"want {ESS} a chain"
     if is_precise(facts):
         small = f"while that error is below {percent(ERROR, 0)}"

@@ -179,6 +179,7 @@ def test_answers_of_the_commonest_class_are_never_good():
     assert {"trivial_answers", "class_missed"} <= {f.code for f in found.findings}
     assert 'Of 18 test rows of the class "versicolor" 0 are recognised' in " ".join(found.sentences)
     assert 'no more often than always answering "setosa"' in " ".join(found.sentences)
+    assert "over the trivial answer" in page(fraud(sure=0.3))
 
 
 def test_a_posterior_no_better_than_trivial_is_never_good():
