@@ -22,7 +22,7 @@ class Eval(NamedTuple):
 
     log_density: Scalar
     grad: PyTree  # +∇log p, never −∇U
-    n_data: Scalar  # examples looked at
+    n_data: Scalar  # examples evaluated
 
 
 class State(NamedTuple):

@@ -21,7 +21,7 @@ from scipy.special import gammaln, logsumexp
 from langevin.targets.densities_2d import box as box_of
 from langevin.targets.densities_2d import centres
 
-BLOCK = 65_536  # cells looked at together
+BLOCK = 65_536  # cells evaluated together
 
 
 class Grid(NamedTuple):

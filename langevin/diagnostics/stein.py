@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-BLOCK = 256  # rows of pairs looked at together
+BLOCK = 256  # rows of pairs evaluated together
 
 
 class Stein(NamedTuple):

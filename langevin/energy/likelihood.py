@@ -3,7 +3,7 @@ r"""Maximum likelihood of an energy, its gradient by chains.
     ∇_θ log p(data) = 1/T (E_data ∇_θ f − E_p ∇_θ f),
 
 the second mean over the ends of K steps of a kernel on the model, any kernel of this library. With a kernel that gives
-weights (`Info.log_weight`) the mean is weighted. The target climbed is T times the log likelihood per example. Where
+weights (`Info.log_weight`) the mean is weighted. The value maximised is T times the log likelihood per example. Where
 chains begin is `start_at`:
 
     persistent   in a buffer: every evaluation moves the next chains and writes them back; with probability `restart` a
@@ -67,7 +67,7 @@ class Feed(NamedTuple):
 
 @record
 class EnergyLikelihood(Examples):
-    """T × the mean log likelihood of an energy, its gradient by chains; climb it with `Optimize`.
+    """T × the mean log likelihood of an energy, its gradient by chains; maximise it with `Optimize`.
 
     energy: the model; its weights are what is learned.
     kernel: how chains move; any kernel.

@@ -3,7 +3,7 @@ r"""log Z of an energy by annealing, and with it the log density of a point in n
     log p(x) = f(x)/T − |x|²/2σ² − log Z,        path  N(0, σ²) e^{β f/T},  β from 0 to 1.
 
 The Gaussian factor of the model is the base: it is normalised, and it is where no learning has happened. T is small for
-images and f/T is thousands of nats, so nearly all of the climb is at small β: the ladder is (k/K)⁴.
+images and f/T is thousands of nats, so nearly all of the change is at small β: the ladder is (k/K)⁴.
 
 Climbing gives a lower bound of log Z on average, so log p is overstated where the ladder is too coarse. With `draws` of
 the model there is an upper bound too, by going down from them. That needs *exact* draws: in the plane a grid has them

@@ -17,7 +17,7 @@ from langevin.diagnostics import uncertainty
 from langevin.estimators.checks import Checked
 from langevin.estimators.columns import Columns, raw_columns
 
-BLOCK = 256  # rows a prediction looks at together
+BLOCK = 256  # rows predicted together
 
 
 class Predictive(Checked):

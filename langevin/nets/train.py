@@ -1,6 +1,6 @@
 r"""Train networks with settings that work: Adam with a cosine, gradient clipping, and a running mean of the weights.
 
-`train(key, target, start, steps=…)` climbs a target: a `Loss`, an `EnergyLikelihood`, a `Sum` of several.
+`train(key, target, start, steps=…)` maximises a target: a `Loss`, an `EnergyLikelihood`, a `Sum` of several.
 `start` are weights with a leading axis of independent runs. It is a run of `Optimize` like any other, so it can be
 stored and resumed, and takes callbacks. It gives the mean of the weights of every run and the notes along the way.
 """
@@ -26,7 +26,7 @@ class Trained(NamedTuple):
     """What training gives; every array has a leading axis of runs.
 
     weights: the running mean of the weights.
-    notes: (run, draw) of the target's own note, if it keeps one (`HasNote`), else of the value climbed.
+    notes: (run, draw) of the target's own note, if it keeps one (`HasNote`), else of the value maximised.
     run: all there is: states to go on from, with the buffer of chains in them.
     """
 
@@ -90,5 +90,5 @@ def train(
 
 
 def log_density_of(state: State) -> jax.Array:
-    """The value climbed: what is noted of a target that keeps no note of its own."""
+    """The value maximised: what is noted of a target that keeps no note of its own."""
     return state.eval.log_density

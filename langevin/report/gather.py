@@ -19,7 +19,7 @@ from langevin.estimators.network import NetworkEstimator
 from langevin.report.baselines import fit_baselines
 from langevin.report.data import Predictions, ReportData
 
-ROWS = 2000  # test rows a report looks at, at most
+ROWS = 2000  # test rows a report uses, at most
 FOLLOWED = 3  # of them, followed through the chains
 WATCHED = 50  # of them, whose convergence is judged
 

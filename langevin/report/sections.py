@@ -17,7 +17,7 @@ NUMBERS = 20_000_000  # probabilities split at a time, for the sake of memory: o
 ROWS = 150  # drawn of the test rows
 STDERRS = 2.0  # a difference of more is called clear
 BASELINES = {
-    "trivial": "trivial answer (looks at no feature)",
+    "trivial": "trivial answer (uses no feature)",
     "linear": "linear model",
     "boosting": "gradient boosting",
 }
@@ -173,7 +173,7 @@ def out_of_distribution(facts: ReportData) -> Markup:
     title = "Rows unlike the training data"
     known, shuffled = (np.asarray(v, float)[np.isfinite(v)] for v in (facts.known, facts.shuffled))
     if not known.size or not shuffled.size:
-        return section("ood", title, "Too few rows were held out of the training data to look at this.")
+        return section("ood", title, "Too few rows were held out of the training data to judge this.")
     reach = float(np.quantile(np.concatenate([known, shuffled]), 0.98))
     reach = max(reach, 1.1 * facts.threshold) if np.isfinite(facts.threshold) else reach
     edges = bins(np.minimum(known, reach), np.minimum(shuffled, reach), [0.0], about=20)

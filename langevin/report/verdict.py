@@ -158,7 +158,7 @@ def start(facts: ReportData) -> list[Finding]:
 
 
 def trivial(facts: ReportData) -> list[Finding]:
-    """Worth its time only if it is clearly better than an answer that looks at nothing."""
+    """Worth its time only if it is clearly better than an answer that uses no feature."""
     found = gap(facts, facts.baselines.get("trivial"))
     if found is None or found.mean < -STDERRS * found.stderr:
         return []

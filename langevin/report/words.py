@@ -49,7 +49,7 @@ def _no_better(f: Finding) -> str:
     what = "mean and spread of the training rows" if f.details["task"] == "regression" else "shares of the classes"
     better = "worse than" if f.value > -f.limit else "not better than" if f.value >= 0 else "not clearly better than"
     return (
-        f"Its NLL is {better} that of an answer that looks at no feature, the {what} (difference {number(f.value)}, "
+        f"Its NLL is {better} that of an answer that uses no feature, the {what} (difference {number(f.value)}, "
         f"standard error {number(f.details['stderr'], 2)}): the features say little of the target, or the network has "
         "not learnt it."
     )

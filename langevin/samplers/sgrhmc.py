@@ -17,10 +17,10 @@ differentiated looks; "hutchinson", one, ∂_v[S v] for random signs v; "rfd", o
 v/δ at the same batch. "none" drops Γ: in one dimension the momentum then lacks T S′, as if the force were S (g − T
 S′/S), whose law is p^(1/T)/S; in more dimensions S_i depends on all of θ through g_i and the law has no closed form.
 
-On a mini-batched target the metric looks at a batch of its own (`metric_batch` of the drift's, the same batch at both
-points). EMA over it, the dynamics is the recipe with D = E[Ŝ²], Q from E[Ŝ] and Γ = ∇·E[Ŝ], whose law is p^(1/T)
-for any batch size; with the drift's batch E[Ŝ ĝ] ≠ E[Ŝ] E[ĝ] would stay as h → 0. The metrics of the
-paper are others; this one, and the estimates of Γ, are choices made here.
+On a mini-batched target the metric is evaluated on a batch of its own (`metric_batch` of the drift's, the same batch at
+both points). Averaged over it, the dynamics is the recipe with D = E[Ŝ²], Q from E[Ŝ] and Γ = ∇·E[Ŝ], whose law is
+p^(1/T) for any batch size; with the drift's batch E[Ŝ ĝ] ≠ E[Ŝ] E[ĝ] would stay as h → 0. The metrics of the paper are
+others; this one, and the estimates of Γ, are choices made here.
 
 References
 ----------
@@ -57,7 +57,7 @@ class SGRHMC(Kernel):
     floor: λ, the gradient below which the metric is constant.
     delta: δ, the length of the finite difference of "rfd".
     correction: how Γ is found: "rfd", "hutchinson", "exact", or "none" (a wrong law).
-    metric_batch: the share of a batch the metric looks at by itself, on a mini-batched target.
+    metric_batch: the share of a batch that is drawn for the metric alone, on a mini-batched target.
     noise: "normal" or "rademacher".
     """
 

@@ -41,7 +41,7 @@ from langevin.core.types import Law
 from langevin.dynamics.isokinetic import force_of, kick, moved, uniform
 from langevin.dynamics.mass import IdentityMetric, LowRankMetric, Metric
 
-HOT = 1.9  # the largest kick whose heat can be taken back: 2 artanh(δ/2) ends at 2
+HOT = 1.9  # the largest kick whose heating can be compensated: 2 artanh(δ/2) ends at 2
 
 
 @kernel
@@ -56,7 +56,7 @@ class SMILE(Kernel):
     spikes: variance of Sᵀĝ along each of the spikes of a LowRankMetric metric, a vector or a number.
     level: the variance that noise is filled up to, at least.
     max_drop: the largest fall of log density allowed in one step.
-    cool: whether the heat of finite kicks is taken back.
+    cool: whether the heating by finite kicks is compensated.
     """
 
     step_size: Schedule = positive(default=0.01)

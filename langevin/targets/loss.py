@@ -1,4 +1,4 @@
-r"""Training as a target: minus a mean loss over examples and over random numbers, to be climbed by `Optimize`.
+r"""Training as a target: minus a mean loss over examples and over random numbers, to be maximised by `Optimize`.
 
     log density(θ) = −1/N Σ_i E_ω l(θ, x_i, ω),      estimate: a mini-batch, and one ω of every example in it.
 

@@ -1,6 +1,6 @@
 r"""Positions to start chains from: an ascent from every start, stopped early on a held-out score.
 
-Each chain climbs the target by an Optax optimizer; after every chunk `score` (a held-out log likelihood, larger is
+Each chain maximises the target by an Optax optimizer; after every chunk `score` (a held-out log likelihood, larger is
 better) is evaluated and each chain keeps its best position. The ascent ends when no chain has improved for
 `patience` chunks. The result is a deep ensemble, the default start of every network sampler here.
 

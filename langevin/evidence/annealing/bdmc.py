@@ -1,6 +1,6 @@
 r"""Bidirectional Monte Carlo: log Z between a lower bound from below and an upper bound from above.
 
-    lower = log mean e^W,    W of chains that climb from the base            (`AIS`)
+    lower = log mean e^W,    W of chains annealed from the base              (`AIS`)
     upper = −log mean e^−W,  W of chains that go down from draws of p        (`Reverse`)
 
 E lower ≤ log Z ≤ E upper, and each is off by more than c on its wrong side with probability at most e^−c. Both come

@@ -13,8 +13,8 @@ both given v and θ after the step, so the log weight gains
 Either law is normalised, so E w = Z for every s, and with s = 0 the weight is DAIS's own. The best s of small steps is
 ∇_u log p_k(θ, u)/N(u) in u = M^{−½}v, p_k the law that the chain has at step k: what equilibrium it lacks. The network
 is h = (x, u, e(β)) W, x = θ in units of the base, e the first sines and cosines; h ← h + tanh(h W + b), some times; and
-s = h W, whose W begins at zero. So learning begins at DAIS, and the bound is climbed together with all else that may be
-learned (`learn_bound`). γ = 0 is the overdamped case, Monte Carlo diffusion (MCD).
+s = h W, whose W begins at zero. So learning begins at DAIS, and the bound is maximised together with all else that may
+be learned (`learn_bound`). γ = 0 is the overdamped case, Monte Carlo diffusion (MCD).
 
 References
 ----------

@@ -1,8 +1,8 @@
-r"""Learning an annealed bound: ladder, steps, γ, mass and base climb E log mean w, and the model may climb with them.
+r"""Learning an annealed bound: ladder, steps, γ, mass, base and perhaps the model maximise E log mean w.
 
-The bound of `dais` is a target itself: a position is what is learned, an evaluation one draw of the bound and
-its gradient. So any Optax optimizer climbs it by the library's own loop. Nothing must be kept in range on the way, for
-a position holds logits and logarithms:
+The bound of `dais` is a target itself: a position is what is learned, an evaluation one draw of the bound and its
+gradient. So any Optax optimizer maximises it by the library's own loop. Nothing must be kept in range on the way, for a
+position holds logits and logarithms:
 
     β = cumsum softmax(rises),   η = e^{log_step},   γ = σ(logit_gamma),   M = e^{log_mass},   q = N(mean, scale²).
 
@@ -43,7 +43,7 @@ PARTS = ("rises", "log_step", "logit_gamma", "mean", "log_scale")
 
 
 def unconstrain(annealing: Annealing, base: Normal) -> dict[str, Any]:
-    """An annealing and a base as numbers without bounds: a position to climb from."""
+    """An annealing and a base as numbers without bounds: a position to start from."""
     beta = jnp.concatenate([jnp.zeros(1), annealing.beta])
     return {
         "rises": jnp.log(jnp.diff(beta)),
@@ -115,7 +115,7 @@ class Bound(Batched):
 
 
 class Learned(NamedTuple):
-    """What a climb of the bound found.
+    """What maximising the bound found.
 
     annealing, base: to weigh anew with `dais.log_weights`.
     model: the parameters learned, or None.
@@ -148,7 +148,7 @@ def learn_bound(
 ) -> Learned:
     """Climb the bound by Adam.
 
-    particles: S, whose mean weight is bounded; 1 climbs the mean log weight.
+    particles: S, whose mean weight is bounded; 1 maximises the mean log weight.
     draws: such bounds that are averaged in a step.
     parts: what is learned, of rises, log_step, logit_gamma, log_mass, mean and log_scale; the rest stays.
     model: (target, parameters) → target, and the parameters it begins with.

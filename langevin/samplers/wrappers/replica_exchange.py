@@ -6,9 +6,9 @@ K replicas of the inner kernel run at T τ_k, τ_1 = 1 < τ_2 < …, T its own t
     S̃ = exp{Δ [Ũ_k − Ũ_{k+1} − Δ σ²/F]},      Δ = 1/(T τ_k) − 1/(T τ_{k+1}),      U = −log p,
 
 σ² half the variance of the estimated difference. On an exact target Ũ = U, σ² = 0 and this is plain replica exchange.
-On a mini-batched target all replicas of a group look at one fresh batch, which the next step does not see; its two
-halves give Ũ (their mean) and a sample of σ² (their difference squared, over 8), smoothed as σ̂² ← (1 − s) σ̂² +
-s · sample.
+On a mini-batched target all replicas of a group are evaluated on one fresh batch, which the next step does not use; its
+two halves give Ũ (their mean) and a sample of σ² (their difference squared, over 8), smoothed as σ̂² ← (1 − s) σ̂² + s
+· sample.
 
 Why the correction is right: with Gaussian noise of known variance 2σ² on the difference, accepting with min(1, S̃), F
 = 1, keeps detailed balance exactly (the penalty method of Ceperley & Dewing). Without it (F = ∞) the swaps are too
@@ -158,7 +158,7 @@ class ReplicaExchange(Wrapper):
         return moved, Swaps(variance, rate), info
 
     def _difference(self, key, state, target):
-        """Ũ_k − Ũ_{k+1} on one fresh batch, a sample of σ², and the examples looked at."""
+        """Ũ_k − Ũ_{k+1} on one fresh batch, a sample of σ², and the examples evaluated."""
         first = jax.tree.map(lambda u: u[0], state.feed)
         halves = target.parts(target.draw(key, first)[0], 2)
         looks = [
