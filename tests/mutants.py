@@ -91,7 +91,7 @@ class HalfFrozen(SGLD):
 class Careless(Kernel):
     """A random walk of a scale that grows with |x|, whose Metropolis test leaves out the ratio of the proposals."""
 
-    step_size: Any = positive(default=0.1)
+    step_size: Any = positive(default=0.4)
 
     def init(self, key, position, target):
         return begin(key, position, target)

@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 
 from langevin.audit import trials
 from langevin.audit.entry import audit_kernel
+from langevin.audit.one_step import Local
 from langevin.audit.subjects import audited, excluded, subject
 from langevin.audit.table import add, page
+from langevin.audit.verdict import Finding, _gamma
 from langevin.cli import app
 from langevin.core import noise
 from langevin.core.kernel import registered
@@ -93,6 +95,12 @@ def test_a_metropolis_kernel_gets_no_diagnosis_of_gamma():
     result = audit_kernel(Careless(), ("normal",), "quick")
     assert result.outcome == "failed", result.verdict
     assert "Γ" not in result.verdict
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.0, True), (0.5, True), (-0.4, False), (1.4, False)])
+def test_gamma_is_diagnosed_only_for_shares_of_it(share, told):
+    local = Local(0.5, 2.0, share, 1.0, 1.0, np.full(82, 1 / 82))
+    assert bool(_gamma([Finding("normal", "wrong")], local)) == told
 
 
 def test_an_order_too_high_is_named():
