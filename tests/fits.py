@@ -37,7 +37,7 @@ class Closed(Plan):
     For checks of an estimator's contract, which fit tables of fifty shapes; how it samples is tested elsewhere.
     """
 
-    def trained(self, key, target, starts, *, score=None, callbacks=()):
+    def trained(self, key, target, starts, *, score=None, callbacks=(), store=None):
         x, y, *weight = (np.asarray(u, np.float64) for u in target.data)
         root = np.sqrt(weight[0] if weight else np.ones(len(x)))[:, None]
         design = np.c_[x, np.ones(len(x))]
@@ -49,7 +49,7 @@ class Closed(Plan):
         layers = {2: found[:-1], 1: found[-1]}
         return jax.tree.map(lambda u: np.broadcast_to(layers[u.ndim - 1].astype(np.float32), u.shape).copy(), starts)
 
-    def sampled(self, key, target, trained, *, callbacks=()):
+    def sampled(self, key, target, trained, *, callbacks=(), store=None):
         chains = len(jax.tree.leaves(trained)[0])
         draws = jax.tree.map(lambda u: np.repeat(np.asarray(u)[:, None], self.draws, axis=1), trained)
         zeros, shape = np.zeros((chains, self.draws), np.float32), (chains, self.draws)

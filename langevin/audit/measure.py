@@ -34,9 +34,9 @@ import numpy as np
 from langevin.audit.subjects import Foreign
 from langevin.audit.trials import N_BINS, Budget, Expected, Trial, histogram, statistics
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import Wrapper, replace
 from langevin.core.record import is_record
-from langevin.core.run import begin_all
 from langevin.core.schedule import Scaled
 
 FAR = 1e3  # a standardised coordinate beyond this has left

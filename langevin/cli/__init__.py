@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
 
 from langevin.cli import evidence, figures, fit, models, samplers
-from langevin.cli.shared import fail
+from langevin.cli.shared import fail, say, terminate
 
 app = typer.Typer(
     help="Bayesian computation for deep learning: samplers that say what they converge to.",
@@ -49,12 +50,14 @@ app.command("reproduce")(figures.reproduce)
 
 def main() -> None:
     """The entry point: a mistake of the user's gets one sentence and exit code 2."""
+    signal.signal(signal.SIGTERM, terminate)
     try:
         app(standalone_mode=True)
     except (ValueError, FileNotFoundError, FileExistsError) as error:
         fail(str(error))
     except KeyboardInterrupt:
-        fail("interrupted before the first draws; nothing was saved.")
+        say("\nlangevin: interrupted.", error=True)
+        raise SystemExit(130) from None
     except RuntimeError as error:
         if not str(error).startswith("run:") and type(error).__name__ != "StoreError":
             raise

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from langevin.cli.models import figures_of, numbers_of, write_report
-from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, say, write_json
+from langevin.cli.place import Place
+from langevin.cli.shared import LAST_WORDS, Json, Quiet, Seed, fail, kernels, options, say, write_json
 
 PARTS = 0.8, 0.2
+SCORING = 0.15  # time for scores and report, relative to that of all stages before
 
 
 def fit(
@@ -45,43 +48,55 @@ def fit(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a Bayesian network to a table: four fifths to train, one fifth to judge it by."""
+    """Fit a Bayesian network to a table: four fifths to train, one fifth to judge it by.
+
+    With --out the fit is kept while it runs: interrupted or killed in any stage, the same command goes on with it.
+    """
     _devices()
+    from langevin.core import progress
+    from langevin.core.bar import Bar
     from langevin.data import parts, tables
+    from langevin.report import folder
 
     if report and report.suffix not in (".html", ".htm"):
         fail(f"--report is {report}; its name must end in .html.")
-    if resume and not out:
-        fail("fit: --resume needs --out, the folder of the interrupted fit.")
-    told = _opened(context, out, resume) if out else {}
-    target, seed = target or told.get("target"), told.get("seed", seed)
-    table = tables.read(data, target, task=task)
+    asked = dict(target=target, task=task, plan=plan, kernel=kernel, fields=options(context.args), hidden=hidden)
+    place = Place(context, out, asked | dict(chains=chains, draws=draws, seed=seed), resume=resume)
+    asked, seed = place.asked, place.asked["seed"]
+    table = tables.read(data, asked["target"], task=asked["task"])
     console = Console(quiet=quiet)
     for note in table.notes:
         say(note, quiet=quiet)
     train, test = parts.split(len(table.y), seed, PARTS)
     X, y = table.X.iloc[train], table.y[train]
+    model = _estimator(table.task, asked)
     page = _shown(table.name, console) if live else None
     watch = (lambda model: page.show(_facts(model, table, test))) if page else None
-    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *_: say(f"! {message}", error=True)
-        if resume:
-            model = _resumed(out, X, y, told)
-        else:
-            given = dict(plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet)
-            model = _estimator(table.task, given, options(context.args))
-            model.fit(X, y, watch=watch, callbacks=_kept(out, model, told))
-    facts = _facts(model, table, test, (X, y))
+    expected = model.expected(len(y))
+    bar = Bar(expected | dict(score=SCORING * sum(expected.values())), quiet=quiet)
+    LAST_WORDS.append(lambda: place.tell_stopped(bar.clock.stage, "terminated"))
+    try:
+        with bar, progress.listen(bar), _warnings_said():
+            model.fit(X, y, watch=watch, store=place.begin())
+            with progress.stage("score"):
+                facts = _facts(model, table, test, (X, y))
+                result = _result(facts, data, seed, model.seconds_)
+                result["provenance"]["stages"] = {k: round(v, 1) for k, v in bar.clock.seconds.items()}
+                if out:
+                    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed)
+                    told |= dict(figures=result["figures"])
+                    folder.save(out, model, facts, told, (X, y), finished=_is_finished(model))
+    except KeyboardInterrupt:
+        place.tell_stopped(bar.clock.stage, "interrupted")
+        raise typer.Exit(130) from None
+    except (ValueError, TypeError, RuntimeError):
+        place.abandon()
+        raise
+    finally:
+        LAST_WORDS.clear()
     if page:
         page.show(facts)
         page.end()
-    result = _result(facts, data, seed, model.seconds_)
-    if out:
-        from langevin.report import folder
-
-        folder.save(out, model, facts, told | dict(figures=result["figures"]), (X, y))
     if report:
         write_report(facts, report)
     if json:
@@ -101,7 +116,16 @@ def _devices() -> None:
         jax.config.update("jax_num_cpu_devices", min(os.cpu_count() or 1, 8))
 
 
-def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
+@contextlib.contextmanager
+def _warnings_said() -> Iterator[None]:
+    """Every warning as a line on the terminal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_: say(f"! {message}", error=True)
+        yield
+
+
+def _estimator(task: str, given: dict[str, Any]) -> Any:
     from langevin.audit.subjects import number
     from langevin.core.kernel import describe, named
     from langevin.estimators.classifier import BayesianClassifier
@@ -109,12 +133,10 @@ def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
 
     kind = BayesianRegressor if task == "regression" else BayesianClassifier
     hidden = numbers_of("--hidden", given["hidden"], int)
-    made = kind(
-        given["plan"], hidden=hidden, chains=given["chains"], random_state=given["seed"], verbose=not given["quiet"]
-    )
+    made = kind(given["plan"], hidden=hidden, chains=given["chains"], random_state=given["seed"])
     if given["draws"]:
         made.set_params(plan__draws=given["draws"])
-    values = {name: number(text) for name, text in fields.items()}
+    values = {name: number(text) for name, text in given["fields"].items()}
     cls = named(given["kernel"]) if given["kernel"] else type(made._named_plan(1).kernel)
     known = [f.name for f in describe(cls)]
     wrong = next((name for name in values if name not in known), None)
@@ -127,39 +149,8 @@ def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
     return made.set_params(kernel=cls(**values) if given["kernel"] else values or None)
 
 
-def _opened(context: typer.Context, out: Path, resume: bool) -> dict[str, Any]:
-    """The folder made ready and held until the command ends; what the fit that is to go on was fitted to."""
-    from langevin.report import folder
-
-    context.call_on_close(folder.lock(out).acquire().release)
-    folder.recover(out)
-    if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        fail(f"fit: the folder {out} is not empty; choose another for --out, or add --resume to go on with it.")
-    if resume and not out.exists():
-        fail(f"fit: there is no folder {out}: that fit ended before its first draws; start it again without --resume.")
-    return folder.read_fit(out) if resume else {}
-
-
-def _kept(out: Path | None, model: Any, told: dict[str, Any]) -> tuple:
-    """A callback that saves the model after every chunk of draws, for --resume."""
-    from langevin.estimators.snapshot import Snapshot
-    from langevin.report import folder
-
-    if out is None:
-        return ()
-    fitted = hasattr(model, "posterior_")
-    before = [(model.posterior_.draws, model.posterior_.info)] if fitted else []
-    return (Snapshot(model, lambda now: folder.save_part(out, now, told), before, model.seconds_ if fitted else 0.0),)
-
-
-def _resumed(out: Path, X, y, told: dict[str, Any]) -> Any:
-    from langevin.estimators.files import load
-
-    model = load(out)
-    have = model.posterior_.info.ok.shape[1]
-    if have >= model.plan_.draws:
-        fail(f"fit: the model in {out} has all of its {have} draws; there is nothing to resume.")
-    return model.more(X, y, model.plan_.draws - have, callbacks=_kept(out, model, told))
+def _is_finished(model: Any) -> bool:
+    return model.posterior_.info.ok.shape[1] >= model.plan_.draws
 
 
 def _facts(model: Any, table: Any, test: np.ndarray, train: tuple[Any, np.ndarray] | None = None) -> Any:
@@ -212,9 +203,9 @@ def _end(console: Console, model: Any, out: Path | None, report: Path | None) ->
         say(f"report: {report}", quiet=console.quiet)
     if out:
         say(f"model: {out}", quiet=console.quiet)
-    if have < model.plan_.draws:
-        how = f"add --resume --out {out}" if out else "give --out next time to be able to go on"
-        say(f"interrupted after {have} of {model.plan_.draws} draws: {how}.", quiet=console.quiet)
+    if not _is_finished(model):
+        how = "the same command goes on with it" if out else "with --out FOLDER a fit can be gone on with"
+        say(f"interrupted after {have} of {model.plan_.draws} draws; {how}.", quiet=console.quiet)
 
 
 def _shown(name: str, console: Console) -> Any:

@@ -31,8 +31,6 @@ def predict(
     if out and out.suffix not in (".csv", ".parquet"):
         fail(f"--out is {out}; its name must end in .csv or .parquet.")
     estimator = load(model)
-    if not hasattr(estimator, "threshold_"):
-        fail(f"predict: the fit in {model} was interrupted; go on with it first: langevin fit … --resume --out {model}")
     rows = tables.rows(data, list(estimator.feature_names_in_))
     frame = estimator.predict_frame(rows, quantiles=numbers_of("--quantiles", quantiles, float))
     if out:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pkgutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+
+TERMINATED = 143  # the exit code of a process that was asked to end by SIGTERM
+LAST_WORDS: list[Callable[[], None]] = []  # what a command says when it is terminated, the latest
 
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random, where something is.")]
@@ -46,6 +52,19 @@ def write_json(path: Path, body) -> None:
 def say(text: str, *, quiet: bool = False, error: bool = False) -> None:
     """A line as it is: no brackets are taken for colours, and no path is broken at the edge of the terminal."""
     Console(stderr=error, quiet=quiet).print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def terminate(*_: Any) -> None:
+    """SIGTERM: say what is kept and end at once. What is on disk is whole at any moment.
+
+    An exception would not do: raised while JAX collects garbage, it is ignored.
+    """
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")  # a progress bar has hidden the cursor
+    for words in LAST_WORDS[-1:]:
+        words()
+    sys.stderr.flush()
+    os._exit(TERMINATED)
 
 
 def dim(name: str, provenance: dict) -> None:

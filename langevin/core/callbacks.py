@@ -5,13 +5,15 @@ A callback takes a `Progress` and returns it, changed or not, or None to stop.
 
 from __future__ import annotations
 
-import sys
 import time
+from typing import Any
 
 import jax
 import numpy as np
 
 from langevin.core import moments
+from langevin.core.bar import Bar
+from langevin.core.progress import Step, note
 from langevin.core.types import Progress
 
 
@@ -55,43 +57,20 @@ class Watch:
         return float(np.nanmin(values)) if np.isfinite(values).any() else float("nan")
 
 
-class ProgressBar:
-    """A progress bar: draws per second, acceptance or energy error, R̂ so far, time left. Silent off a terminal."""
+class Figures:
+    """Tells what to show beside a progress bar: draws per second, acceptance or energy error, R̂ so far."""
 
-    def __init__(self, draws: int, *, quiet: bool = False, console=None):
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        self.watch = Watch()
-        console = console or Console(file=sys.stderr)
-        self.shown = console.is_terminal and not quiet
-        self.began = time.perf_counter()
-        self.bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[text]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not self.shown,
-            transient=False,
-        )
-        self.task = self.bar.add_task("warm-up", total=draws, text="")
-        if self.shown:
-            self.bar.start()
+    def __init__(self, least: int = 25):
+        self.watch, self.began, self.least = Watch(), time.perf_counter(), least
 
     def __call__(self, progress: Progress) -> Progress:
-        if progress.done <= 0:
-            return progress
-        self.watch.add(progress)
-        if self.shown:
-            text = self.describe(progress)
-            self.bar.update(self.task, completed=progress.done, description="sampling", text=text)
+        if progress.done > 0:
+            self.watch.add(progress)
+            note(self.describe(progress))
         return progress
 
     def describe(self, progress: Progress) -> str:
-        """The figures beside the bar."""
+        """The figures in words; R̂ of few draws is far too high, and says nothing."""
         info = progress.info
         # draws of this process: a resumed run has others behind it
         sampled = self.watch.total.count if self.watch.total is not None else 0
@@ -101,13 +80,34 @@ class ProgressBar:
             parts.append(f"acceptance {np.nanmean(info.acceptance):.2f}")
         elif np.any(info.energy_error != 0.0):
             parts.append(f"energy error {np.nanmean(np.abs(info.energy_error)):.3g}")
-        if np.isfinite(self.watch.rhat):
+        if sampled >= self.least and np.isfinite(self.watch.rhat):
             parts.append(f"R̂ {self.watch.rhat:.3f}")
         return " · ".join(parts)
 
+
+class ProgressBar(Figures):
+    """A progress bar of one run, in a terminal or a notebook: draws per second, R̂ so far, time left.
+
+    draws: of every chain. warmup: draws before those. quiet: show nothing. console: Rich's, to draw on.
+    """
+
+    def __init__(self, draws: int, *, warmup: int = 0, quiet: bool = False, console=None):
+        super().__init__()
+        self.draws, self.warmup = draws, warmup
+        stages = {"warm-up": float(warmup), "sample": float(draws)} if warmup else {"sample": 1.0}
+        self.bar = Bar(stages, quiet=quiet, console=console)
+        self.bar(Step(next(iter(stages)), 0.0))
+
+    def __call__(self, progress: Progress) -> Progress:
+        if progress.done <= 0:
+            self.bar(Step("warm-up", 1 + progress.done / self.warmup if self.warmup else 0.0))
+            return progress
+        self.watch.add(progress)
+        self.bar(Step("sample", progress.done / self.draws, self.describe(progress)))
+        return progress
+
     def close(self) -> None:
-        if self.shown:
-            self.bar.stop()
+        self.bar.close()
 
 
 class EarlyStop:
@@ -116,6 +116,12 @@ class EarlyStop:
     def __init__(self, rhat: float = 1.01, ess: float = 400.0, least: int = 500):
         self.rhat, self.ess, self.least = rhat, ess, least
         self.watch = Watch()
+
+    def remember(self) -> dict:
+        return dict(total=self.watch.total, alive=self.watch.alive)
+
+    def restore(self, memory: dict, states: Any) -> None:
+        self.watch.total, self.watch.alive = memory["total"], memory["alive"]
 
     def __call__(self, progress: Progress) -> Progress:
         if progress.done <= 0:

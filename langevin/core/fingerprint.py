@@ -53,11 +53,18 @@ def _add(mark, x: Any, within: tuple) -> None:
         if not any(x is seen for seen in within):  # a function may close over itself
             _add(mark, _contents(x), (*within, x))
     elif jax.tree_util.all_leaves([x]):
-        mark.update(re.sub(r" at 0x[0-9a-f]+", "", repr(x)).encode())  # an address is another in every process
+        mark.update(_words(x).encode())
     else:
         mark.update(type(x).__name__.encode())
         for leaf in jax.tree.leaves(x):
             _add(mark, leaf, within)
+
+
+def _words(x: Any) -> str:
+    """A value that is no tree, as text that is the same in every process."""
+    if type(x) is int and abs(x) < 2**53:
+        return repr(float(x))  # Optax's schedules make floats of the whole numbers they close over
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(x))  # an address is another in every process
 
 
 def _add_array(mark, u: np.ndarray, within: tuple) -> None:

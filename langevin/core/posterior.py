@@ -20,7 +20,8 @@ from langevin.core.files import StoreError
 from langevin.core.kernel import Kernel, PerChain
 from langevin.core.provenance import Provenance
 from langevin.core.record import as_record, show
-from langevin.core.run import Callback, _begin, join, run
+from langevin.core.rounds import restructure
+from langevin.core.run import Callback, join, run
 from langevin.core.serialize import Unstored, decode, encode
 from langevin.core.shards import Stored, StoredInfo
 from langevin.core.store import Store
@@ -95,12 +96,16 @@ class Posterior:
             rows.append(jax.tree.map(lambda *p: np.concatenate(p, axis=2), *parts) if len(parts) > 1 else parts[0])
         return _joined(rows)
 
+    def loaded(self) -> Posterior:
+        """With draws and Info in memory, wherever they are now."""
+        return dataclasses.replace(self, draws=_loaded(self.draws), info=_loaded(self.info))
+
     def more(self, key: Key, target: Any, draws: int, **options: Any) -> Posterior:
         """The same chains, `draws` draws longer."""
         if isinstance(self.kernel, Unstored):
             raise TypeError(self.kernel.sentence)
         began = time.perf_counter()
-        go_on = run(key, self.kernel, target, _hung(self.state, self.kernel, target), draws=draws, **options)
+        go_on = run(key, self.kernel, target, restructure(self.state, self.kernel, target), draws=draws, **options)
         kept, info = join([(_loaded(self.draws), _loaded(self.info)), (_loaded(go_on.kept), _loaded(go_on.info))])
         past = dataclasses.asdict(self.provenance)
         past["seconds"] += time.perf_counter() - began
@@ -197,13 +202,15 @@ def sample(
     """
     began = time.perf_counter()
     how: dict[str, Any] = dict(warmup=warmup, thin=thin, chunk=chunk, collect=collect, callbacks=callbacks)
-    out = run(key, kernel, target, start, draws=draws, store=store, mesh=mesh, **how)
+    opened = Store(store) if isinstance(store, (str, Path)) else store
+    out = run(key, kernel, target, start, draws=draws, store=opened, mesh=mesh, **how)
     seed = tuple(
         np.asarray(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key).tolist()
     )
     n_grad, n_data = (int(np.sum(getattr(out.info, f), dtype=np.int64)) for f in ("n_grad", "n_data"))
     layout = "vmap" if mesh is not None else sharding.layout(out.states.position, out.info.ok.shape[0])
-    known = dict(seed=seed, seconds=time.perf_counter() - began, n_grad=n_grad, n_data=n_data, layout=layout)
+    seconds = opened.seconds() if opened is not None else time.perf_counter() - began
+    known = dict(seed=seed, seconds=seconds, n_grad=n_grad, n_data=n_data, layout=layout)
     return Posterior(out.kept, out.info, out.states, out.kernel, Provenance.now(**known))
 
 
@@ -229,23 +236,6 @@ def _joined(parts: list[PyTree]) -> PyTree:
 
 def _loaded(x: PyTree) -> PyTree:
     return x.load() if isinstance(x, (Stored, StoredInfo)) else x
-
-
-def _hung(state: State, kernel: Any, target: Any) -> State:
-    """The state on the structure this kernel makes on this target: a loaded one may have lost named nodes."""
-    try:
-        made = jax.eval_shape(_begin, jax.random.key(0), kernel, target, state.position)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TypeError(
-            f"posterior: the target does not take these positions ({type(error).__name__}); load them with `like`, "
-            "a position of one chain, or look above for what the target says."
-        ) from error
-    if jax.tree.structure(made) == jax.tree.structure(state):  # type: ignore[operator]
-        return state
-    leaves, wanted = jax.tree.leaves(state), jax.tree.leaves(made)
-    if [u.shape for u in leaves] != [u.shape for u in wanted]:
-        raise TypeError("posterior: its state does not fit this kernel and target; sample anew from its positions.")
-    return jax.tree.unflatten(jax.tree.structure(made), leaves)
 
 
 def _storable(kernel: Any) -> Any:

@@ -13,15 +13,17 @@ from pathlib import Path as FilePath
 from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from langevin.core import sharding, tree
+from langevin.core import progress as telling
+from langevin.core import sharding
 from langevin.core.advance import MAPPED, Collect, advance, chains_of
+from langevin.core.begin import begin_all
+from langevin.core.interrupt import Patience
 from langevin.core.kernel import Kernel, PerChain, admit
 from langevin.core.store import Store
-from langevin.core.target import HasStructure, Target
+from langevin.core.target import Target
 from langevin.core.types import Info, Key, Progress, PyTree, Run, State, position_of
 
 Callback = Callable[[Progress], Progress | None]
@@ -32,6 +34,14 @@ class Closing(Protocol):
     """A callback that holds something open, such as a progress bar, until the run ends."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A callback that remembers what decides when to stop: it is stored with the run and restored when that goes on."""
+
+    def remember(self) -> Any: ...
+    def restore(self, memory: Any, states: State) -> None: ...
 
 
 def run(
@@ -56,7 +66,8 @@ def run(
     they give back, changed or not, or None to stop. mesh: devices for chains and data, made by `langevin.mesh`.
 
     With a store the returned `kept` and `info` are read lazily from disk. Started again from the returned states with
-    the same key, a run goes on as if it had not stopped. An interrupt (Ctrl-C) keeps the draws so far.
+    the same key, a run goes on as if it had not stopped. An interrupt (Ctrl-C) ends it after the present chunk, and
+    the draws so far are kept; a second one ends it at once.
     """
     _check(draws=draws, thin=thin, chunk=chunk)
     _check(0, warmup=warmup)
@@ -71,37 +82,82 @@ def run(
         # as the run began, wherever it goes on: another layout would differ in the last bit
         layout = store.manifest.setdefault("layout", layout)
     go = partial(advance, length=chunk, thin=thin, collect=collect, layout=layout)
-    pieces: list[tuple[PyTree, Info]] = []
-    told: set[int] = set()
+    memory, told, patience = _Memory(done, kernel, target, states), set[int](), Patience()
     try:
-        for n, warming in _cuts(done, warmup, warmup + draws, chunk):
-            try:
+        if _restored(callbacks, store, states):
+            draws = done - warmup  # a callback has ended this run before
+        telling.tell(done, warmup + draws)
+        with patience:
+            for n, warming in _cuts(done, warmup, warmup + draws, chunk):
                 # the key of a draw folds in the count of steps, so the same key serves every chunk
                 piece = go(jax.random.clone(k_run), kernel, target, states, n=np.int32(n))
                 kept, info = _whole(sharding.host((piece.kept, piece.info)), n)
-            except KeyboardInterrupt:
-                _interrupted(done - warmup)
-                break
-            done += n
-            here = _call(callbacks, Progress(done - warmup, kernel, target, piece.states, kept, info))
-            kernel, target, states, stop = here.kernel, here.target, here.states, here.stop
-            _name_diverged(info, told, states if states is not piece.states else None)
-            if store is not None:
-                stop |= _written(store, done, kernel, target, states, None if warming else (kept, info))
-            elif not warming:
-                pieces.append((kept, info))
-            if stop or len(told) == chains_of(states):
-                break
+                done += n
+                here = _call(callbacks, Progress(done - warmup, kernel, target, piece.states, kept, info))
+                kernel, target, states, stop = here.kernel, here.target, here.states, here.stop
+                _name_diverged(info, told, states if states is not piece.states else None)
+                what = done, kernel, target, states, None if warming else (kept, info)
+                patience.asked |= _written(store or memory, *what, _remembered(callbacks, stop))
+                telling.tell(done, warmup + draws)
+                if stop or patience.asked or len(told) == chains_of(states):
+                    break
+    except KeyboardInterrupt:  # asked twice, or by a handler of the user's
+        if store is not None or not memory.pieces:
+            raise
+        patience.asked, (done, kernel, target, states) = True, memory.last
     finally:
         _close((*callbacks, store))
-    if store is None:
-        if not pieces and len(told) == chains_of(states):
-            raise RuntimeError(f"run: all {len(told)} chains diverged in warm-up; take a smaller step size.")
-        return Run(states, *join(pieces), kernel, target)
-    store.sync()
-    if store.structure is None:
-        store.structure = jax.tree.structure(jax.eval_shape(jax.vmap(collect, (MAPPED,)), states))
-    return Run(states, store.draws(), store.info(), kernel, target)
+    if patience.asked and jax.tree.leaves(kept_of(states, collect)):
+        _say_interrupted(done - warmup)
+    if store is not None:
+        store.sync()
+        if store.structure is None:
+            store.structure = jax.tree.structure(kept_of(states, collect))
+        return Run(states, store.draws(), store.info(), kernel, target, patience.asked)
+    if not memory.pieces and len(told) == chains_of(states):
+        raise RuntimeError(f"run: all {len(told)} chains diverged in warm-up; take a smaller step size.")
+    return Run(states, *join(memory.pieces), kernel, target, patience.asked)
+
+
+def _say_interrupted(draws: int) -> None:
+    if draws <= 0:
+        raise KeyboardInterrupt("run: interrupted before the first draw was kept.")
+    warnings.warn(f"run: interrupted; {draws} draws a chain are kept.", stacklevel=3)
+
+
+class _Memory:
+    """What a run without a store keeps: its chunks, and where it stood after the last."""
+
+    def __init__(self, *begin):
+        self.pieces: list[tuple[PyTree, Info]] = []
+        self.last: tuple = begin
+
+    def append(self, done, kernel, target, states, chunk, memories) -> None:
+        if chunk is not None:
+            self.pieces.append(chunk)
+        self.last = done, kernel, target, states
+
+
+def kept_of(states: State, collect: Collect) -> PyTree:
+    """Shapes of what is collected of all chains."""
+    return jax.eval_shape(jax.vmap(collect, (MAPPED,)), states)
+
+
+def _restored(callbacks: Sequence[Callback], store: Store | None, states: State) -> bool:
+    """Give callbacks back what they remembered; whether one of them had ended the run."""
+    keeping: list[Any] = [c for c in callbacks if isinstance(c, Keeping)]
+    if store is None or not keeping:
+        return False
+    memories, stopped = store.memories()
+    for callback, memory in zip(keeping, memories, strict=False):
+        callback.restore(memory, states)
+    return stopped
+
+
+def _remembered(callbacks: Sequence[Callback], stop: bool) -> tuple[list, bool]:
+    """What callbacks remember, and whether one of them ends the run."""
+    keeping: list[Any] = [c for c in callbacks if isinstance(c, Keeping)]
+    return [c.remember() for c in keeping], stop
 
 
 def _opened(key, kernel, target, start, mesh, store, identity):
@@ -111,7 +167,8 @@ def _opened(key, kernel, target, start, mesh, store, identity):
     states = start if isinstance(start, State) else begin_all(key, kernel, target, start)
     done = 0
     if store is not None:
-        done, kernel, target, states = store.open(identity, kernel, target, states)
+        done, kernel, target, found = store.open(identity, kernel, target, states)
+        states = sharding.beside(found, states)  # on fewer devices sums of another order would differ in the last bit
     if mesh is not None:
         states, target = sharding.chains_over(states, mesh), sharding.data_over(target, mesh)
     return done, kernel, target, states
@@ -131,14 +188,10 @@ def _whole(chunk, n: int):
 
 
 def _call(callbacks: Sequence[Callback], progress: Progress) -> Progress:
-    """The progress after all callbacks; None from one of them stops. An interrupt stops too; the chunk is kept."""
-    try:
-        for callback in callbacks:
-            changed = callback(progress)
-            progress = progress._replace(stop=True) if changed is None else changed
-    except KeyboardInterrupt:
-        _interrupted(progress.done)
-        progress = progress._replace(stop=True)
+    """The progress after all callbacks; None from one of them stops."""
+    for callback in callbacks:
+        changed = callback(progress)
+        progress = progress._replace(stop=True) if changed is None else changed
     return progress
 
 
@@ -148,88 +201,14 @@ def _close(used: Sequence[Any]) -> None:
             each.close()
 
 
-def _written(store: Store, done, *what) -> bool:
+def _written(store: Store | _Memory, *what) -> bool:
     """Append to the store; whether that was interrupted. What an interrupt cut off is written again."""
     try:
-        store.append(done, *what)
+        store.append(*what)
     except KeyboardInterrupt:
-        store.append(done, *what)
-        _interrupted(len(store.draws()))
+        store.append(*what)
         return True
     return False
-
-
-def begin_all(key: Key, kernel: Kernel | PerChain, target: Target, positions: PyTree) -> State:
-    """Initial states of all chains, checked to be finite."""
-    leaves = jax.tree.leaves(positions)
-    sizes = {np.shape(u)[0] if np.ndim(u) else None for u in leaves}
-    if not leaves or None in sizes or len(sizes) != 1:
-        shapes = ", ".join(f"{n}: {np.shape(u)}" for n, u in zip(tree.names(positions), leaves, strict=True))
-        raise ValueError(f"run: every leaf of `start` needs the same leading chain axis; got {shapes or 'no leaves'}.")
-    _check_positions(target, positions)
-    group = kernel.group
-    chains = len(leaves[0])
-    if chains % group:
-        raise ValueError(f"run: {chains} chains cannot be viewed in groups of {group}; start a multiple of it.")
-    # an explicit dtype drops JAX's weak types, which would compile the loop twice
-    positions = jax.tree.map(lambda u: jnp.asarray(u, jnp.asarray(u).dtype), positions)
-    states = _begin(key, kernel, target, positions)
-    bad, values = sharding.host((_not_finite(states.eval), states.eval.log_density))
-    if bad.any():
-        value = float(values[bad][0])
-        part = "gradient" if np.isfinite(value) else "log density"
-        raise ValueError(
-            f"run: the target's {part} is not finite at the start of chain {', '.join(map(str, np.flatnonzero(bad)))} "
-            f"(log density {value}); start elsewhere, or look for log(0), a division by 0 or an overflow in the target."
-        )
-    return states
-
-
-def _check_positions(target: Any, positions: PyTree) -> None:
-    """Refuse positions that are no real numbers or lack the chain axis; warn of chains of single numbers."""
-    for name, leaf in zip(tree.names(positions), jax.tree.leaves(positions), strict=True):
-        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            raise TypeError(
-                f"run: `start`{f' at {name}' if name else ''} has dtype {jnp.result_type(leaf)}; positions are real "
-                "numbers: cast them to float32."
-            )
-    shapes = [np.shape(u) for u in jax.tree.leaves(positions)]
-    if isinstance(target, HasStructure):
-        wanted = [u.shape for u in jax.tree.leaves(target.structure)]
-        if [shape[1:] for shape in shapes] != wanted:
-            missing = "; it has no chain axis: add one with start[None]" if shapes == wanted else ""
-            raise ValueError(
-                f"run: `start` has shapes {shapes}, but a position of this target has {wanted}, which a leading chain "
-                f"axis goes before{missing}."
-            )
-    elif all(len(shape) == 1 for shape in shapes) and shapes[0][0] > 1:
-        n = shapes[0][0]
-        warnings.warn(
-            f"run: every chain of `start` is a single number, and there are {n} chains; if it is one position of {n} "
-            "numbers, give it a chain axis with start[None].",
-            stacklevel=4,
-        )
-
-
-@jax.jit
-def _not_finite(evaluation):
-    return jax.vmap(lambda e: ~tree.finite((e.log_density, e.grad)))(evaluation)
-
-
-@jax.jit
-def _begin(key, kernel, target, positions):
-    chains, group = jax.tree.leaves(positions)[0].shape[0], kernel.group
-    per_chain = isinstance(kernel, PerChain)
-    inner = kernel.kernel if per_chain else kernel
-    if group > 1:
-        positions = jax.tree.map(lambda u: u.reshape(chains // group, group, *u.shape[1:]), positions)
-    init = lambda key, kernel, position: kernel.init(key, position, target)
-    keys = jax.random.split(key, chains // group)
-    states = jax.vmap(init, (0, 0 if per_chain else None, 0))(keys, inner, positions)
-    count = states.count.reshape(-1)[0]
-    if group > 1:
-        states = jax.tree.map(lambda u: u.reshape(chains, *u.shape[2:]), states._replace(count=()))
-    return states._replace(count=count)
 
 
 def join(pieces: list[tuple[PyTree, Info]]) -> tuple[PyTree, Info]:
@@ -245,10 +224,6 @@ def _check(least: int = 1, **counts: int) -> None:
             raise TypeError(f"run: {name} is {value!r}; it must be a whole number.")
         if value < least:
             raise ValueError(f"run: {name} is {value}; it must be {least} or more.")
-
-
-def _interrupted(draws: int) -> None:
-    warnings.warn(f"run: interrupted; {max(draws, 0)} draws a chain are kept.", stacklevel=3)
 
 
 def _name_diverged(info: Info, told: set[int], changed: State | None) -> None:

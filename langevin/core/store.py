@@ -15,6 +15,7 @@ On many processes the first one writes and all read: the folder must be one they
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from langevin.core.arrays import flatten, to_plain, unflatten
 from langevin.core.document import seal
 from langevin.core.files import WRITING, Lock, StoreError, digest, pack_arrays, write_file
 from langevin.core.fingerprint import fingerprint
-from langevin.core.serialize import encode
+from langevin.core.serialize import decode, encode
 from langevin.core.shards import CURRENT, FORMAT, PREVIOUS, Stored, StoredInfo, read_entry, read_manifest
 from langevin.core.types import Info, PyTree
 
@@ -46,6 +47,7 @@ class Store:
         self.manifest: dict[str, Any] = {}
         self.structure: Any = None  # of what is kept, known to the process that samples
         self.given: list = []  # the target's leaves as the run began
+        self.before, self.began = 0.0, time.perf_counter()  # seconds of processes before, and when this one began
         self.lock = Lock(self.path / LOCK, f"the folder {self.path}")
 
     def open(
@@ -76,6 +78,7 @@ class Store:
 
     def _resume(self, marks: dict[str, str], kernel: PyTree, target: PyTree, states: PyTree) -> tuple:
         self.manifest = read_manifest(self.path)
+        self.before = float(self.manifest.get("seconds", 0.0))
         other = [name for name, mark in marks.items() if self.manifest["identity"].get(name) != mark]
         if other:
             raise StoreError(
@@ -99,14 +102,26 @@ class Store:
         return self.manifest["done"], kernel, target, states
 
     def append(
-        self, done: int, kernel: PyTree, target: PyTree, states: PyTree, chunk: tuple[PyTree, Info] | None
+        self,
+        done: int,
+        kernel: PyTree,
+        target: PyTree,
+        states: PyTree,
+        chunk: tuple[PyTree, Info] | None,
+        memories: tuple[list, bool] = ((), False),  # type: ignore[assignment]
     ) -> None:
-        """Write one chunk and the checkpoint after it. Asked twice for the same draws, it does nothing."""
+        """Write one chunk and the checkpoint after it. Asked twice for the same draws, it does nothing.
+
+        memories: what callbacks remember, and whether one of them ends the run here.
+        """
         if done <= self.manifest["done"]:
             return
         manifest = dict(self.manifest, done=done, shards=list(self.manifest["shards"]))
         manifest["shapes"] = {"kernel": _shapes(kernel), "target": _shapes(target), "states": _shapes(states)}
+        remembered, stopped = encode(list(memories[0])), memories[1]
+        manifest |= dict(callbacks=remembered.body, stopped=stopped, seconds=self.seconds())
         checkpoint = {**_flat("state", states), **_flat("kernel", kernel), **self._changed(target)}
+        checkpoint |= {f"callback.{i}": u for i, u in enumerate(remembered.arrays)}
         if chunk is not None:
             kept, info = chunk
             self.structure = jax.tree.structure(kept)
@@ -118,6 +133,19 @@ class Store:
             manifest["shards"].append(dict(self._write(f"shard-{done:010d}.npz", arrays), draws=n))
         manifest["checkpoint"] = self._write(f"checkpoint-{done:010d}.npz", checkpoint)
         self._commit(manifest)
+
+    def memories(self) -> tuple[list, bool]:
+        """What callbacks remembered at the checkpoint, and whether one of them ended the run there."""
+        body = self.manifest.get("callbacks")
+        if not body:
+            return [], False
+        arrays = read_entry(self.path, self.manifest["checkpoint"])
+        count = sum(name.startswith("callback.") for name in arrays)
+        return decode(body, [arrays[f"callback.{i}"] for i in range(count)]), self.manifest["stopped"]
+
+    def seconds(self) -> float:
+        """How long the run has taken, in all processes that went on with it."""
+        return self.before + time.perf_counter() - self.began
 
     def draws(self) -> Stored:
         return Stored(self.path, self.manifest, self.structure)

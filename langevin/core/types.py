@@ -70,7 +70,7 @@ class Law(NamedTuple):
 class Run(NamedTuple):
     """What the loop returns: chains to continue from, (chain, draw, …) of what was collected, kernel and target.
 
-    Kernel and target are as they ended: callbacks may have changed them.
+    Kernel and target are as they ended: callbacks may have changed them. interrupted: by Ctrl-C.
     """
 
     states: State
@@ -78,6 +78,7 @@ class Run(NamedTuple):
     info: Any  # Info, or what reads it from disk
     kernel: Any
     target: Any
+    interrupted: bool = False
 
 
 class Progress(NamedTuple):

@@ -17,6 +17,7 @@ from langevin.core.files import StoreError
 from langevin.core.posterior import Posterior
 from langevin.core.record import replace
 from langevin.core.serialize import encode
+from langevin.estimators.unfinished import UNFINISHED
 from langevin.tune.plan import Plan
 
 DOCUMENT = "estimator"
@@ -49,6 +50,8 @@ def load(path: str | Path, **given: Any) -> Any:
 
     folder = Path(path)
     if not document.exists(folder, DOCUMENT):
+        if (folder / UNFINISHED).is_dir():
+            raise StoreError(f"load: the fit in {folder} is not finished; go on with it by the command that began it.")
         raise StoreError(f"load: {folder} holds no saved estimator (there is no {DOCUMENT}.json).")
     body = document.load(folder, DOCUMENT)
     try:

@@ -7,7 +7,8 @@ Predictions are in `predictive`, checks of tables in `checks`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,10 +20,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from langevin.core import noise
-from langevin.core.callbacks import ProgressBar
+from langevin.core import noise, progress
+from langevin.core.bar import Bar
+from langevin.core.callbacks import Figures
 from langevin.core.fingerprint import fingerprint
-from langevin.estimators import files
+from langevin.estimators import files, unfinished
 from langevin.estimators.architecture import mlp, weighed
 from langevin.estimators.columns import Columns
 from langevin.estimators.planned import Planned
@@ -81,10 +83,21 @@ class NetworkEstimator(Predictive, Planned):
 
     # --- fit ---------------------------------------------------------------------------------------------------
 
-    def fit(self, X, y, sample_weight=None, *, callbacks: tuple = (), watch: Callable[[Any], None] | None = None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        callbacks: tuple = (),
+        watch: Callable[[Any], None] | None = None,
+        store: str | Path | None = None,
+    ):
         """Sample the posterior of a network for (X, y); a row of weight 2 counts as two.
 
+        callbacks: called after every chunk of draws, as in `langevin.sample`.
         watch: called after every chunk of draws with the estimator as it stands.
+        store: a folder in which the fit is kept while it runs: the same call with it goes on where it was stopped.
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -93,6 +106,9 @@ class NetworkEstimator(Predictive, Planned):
         if len(y) < 2 and self.task == "regression":
             raise ValueError(f"{type(self).__name__}: there is 1 sample with weight; at least 2 are needed.")
         self.table_ = fingerprint((raw, y, weight))
+        folder = None if store is None else Path(store)
+        if folder is not None:
+            seed = unfinished.begin(folder, self, self.table_, seed)
         train, held = self._parts(len(y), seed)
         take = lambda index: [(name, u[index]) for name, u in raw]
         self.columns_ = Columns.fit(take(train), weight[train])
@@ -101,23 +117,39 @@ class NetworkEstimator(Predictive, Planned):
         plan = self._chosen(len(train))
         model = self._model(x, numbers[train])
         target = weighed(model.target, weight[train])
-        self.seed_, self.n_rows_, self.plan_, began = seed, len(train), plan, time.perf_counter()
-        k_starts, k_fit = jax.random.split(noise.key(seed))
-        bar = (ProgressBar(plan.draws),) if self.verbose else ()
-        score = None
-        if len(held) >= FEW:
-            score = HeldOut(
-                model.target.log_likelihood,
-                (jnp.asarray(self.columns_.encoded(take(held))), jnp.asarray(numbers[held])),
-            )
-        start = plan.trained(jax.random.clone(k_fit), target, model.starts(k_starts, self.chains), score=score)
-        self.start_ = jax.tree.map(np.asarray, start)
+        self.seed_, self.n_rows_, self.plan_ = seed, len(train), plan
+        began = time.perf_counter() - unfinished.seconds(folder)
         rows = take(held if len(held) else train)
-        looks = (Snapshot(self, lambda now: watch(now._calibrated(rows))),) if watch else ()
-        self.posterior_ = plan.sampled(k_fit, target, start, callbacks=(*bar, *looks, *callbacks))
+        with self._told(plan, len(train)):
+            score = self._score(model, take(held), numbers[held])
+            k_starts, k_fit = jax.random.split(noise.key(seed))
+            starts = model.starts(k_starts, self.chains)
+            start = plan.trained(jax.random.clone(k_fit), target, starts, score=score, store=folder)
+            self.start_ = jax.tree.map(np.asarray, start)
+            looks: tuple = (Figures(),)
+            if watch is not None:
+                seconds, before = time.perf_counter() - began, unfinished.sampled(folder, model.position)
+                looks += (Snapshot(self, lambda now: watch(now._calibrated(rows)), before, seconds),)
+            self.posterior_ = plan.sampled(k_fit, target, start, callbacks=(*looks, *callbacks), store=folder)
         self.seconds_ = time.perf_counter() - began
         self._model_ = model
         return self._calibrated(rows)
+
+    def _score(self, model: BNN, rows: list[tuple[str, np.ndarray]], numbers: np.ndarray) -> HeldOut | None:
+        """The log likelihood of rows held out, by which training stops; None where they are too few."""
+        if len(numbers) < FEW:
+            return None
+        held = (jnp.asarray(self.columns_.encoded(rows)), jnp.asarray(numbers))
+        return HeldOut(model.target.log_likelihood, held)
+
+    @contextmanager
+    def _told(self, plan: Plan, n: int) -> Iterator[None]:
+        """A progress bar around the stages of a plan, where one is asked for."""
+        if not self.verbose:
+            yield
+            return
+        with Bar(plan.expected(n)) as bar, progress.listen(bar):
+            yield
 
     def target(self, X, y, sample_weight=None) -> tuple[Any, Normal]:
         """The posterior of the network on a table as a target, and its prior as a base: for `langevin.evidence`."""

@@ -36,6 +36,10 @@ class Planned(BaseEstimator):
         batch = plan.batch if is_record(self.plan) else PLANS["smile"].batch
         return replace(plan, kernel=self.kernel, tune=None, batch=batch, warmup=plan.warmup or plan.draws // 2)
 
+    def expected(self, n: int) -> dict[str, float]:
+        """How long the stages of a fit to n rows take, relative to one another; for a progress bar."""
+        return self._chosen(n).expected(n)
+
     def _named_plan(self, n: int) -> Plan:
         if isinstance(self.plan, Plan):
             return self.plan

@@ -4,6 +4,7 @@
     report.json, report.npz   what its report is made of
     scores.json, scores.npz   scores of every row, for `langevin compare`
     evidence.json             what `langevin evidence` found
+    unfinished/               of a fit that has not ended: asked.json, what was asked for, and its stages
 
 Every file is checked when it is read (`core.document`). A folder is replaced as a whole: the new one is written beside
 it and takes its place when all of it is there, so a process killed at any moment leaves one of the two.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,26 @@ import numpy as np
 
 from langevin.core import document
 from langevin.core.files import Lock, StoreError, remove, write_file
+from langevin.estimators.unfinished import UNFINISHED
 from langevin.report import comparison, evidence
 from langevin.report.data import ReportData
 
-FIT, DATA = "fit", "report"
+FIT, DATA, ASKED = "fit", "report", "asked"
 
 
-def save(folder: Path, model: Any, facts: ReportData, told: dict[str, Any], train: tuple[Any, np.ndarray]) -> None:
-    """The whole model. told: what it was fitted to. What `langevin evidence` found of the one before stays."""
+def save(
+    folder: Path,
+    model: Any,
+    facts: ReportData,
+    told: dict[str, Any],
+    train: tuple[Any, np.ndarray],
+    *,
+    finished: bool = True,
+) -> None:
+    """The whole model. told: what it was fitted to. What `langevin evidence` found of the one before stays.
+
+    finished: whether it has all of its draws; if not, what is needed to go on stays too.
+    """
 
     def write(new: Path) -> None:
         model.save(new)
@@ -38,26 +51,19 @@ def save(folder: Path, model: Any, facts: ReportData, told: dict[str, Any], trai
             shutil.copy2(folder / f"{evidence.DOCUMENT}.json", new)
         document.save(new, FIT, told)
 
-    replace(folder, write)
+    replace(folder, write, kept=() if finished else (UNFINISHED,))
 
 
-def save_part(folder: Path, model: Any, told: dict[str, Any]) -> None:
-    """A model that is still being sampled, to go on from should the process end."""
-
-    def write(new: Path) -> None:
-        model.save(new)
-        document.save(new, FIT, told)
-
-    replace(folder, write)
-
-
-def replace(folder: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder beside this one, and put it in its place."""
+def replace(folder: Path, write: Callable[[Path], None], kept: Sequence[str] = ()) -> None:
+    """Write a folder beside this one, and put it in its place. kept: names of what is taken over."""
     recover(folder)
     new, old = _beside(folder, ".new"), _beside(folder, ".old")
     remove(new)
     folder.parent.mkdir(parents=True, exist_ok=True)
     write(new)
+    for name in kept:
+        if (folder / name).exists():
+            (folder / name).rename(new / name)
     if folder.exists():
         folder.rename(old)
     new.rename(folder)
@@ -66,11 +72,35 @@ def replace(folder: Path, write: Callable[[Path], None]) -> None:
 
 def recover(folder: Path) -> None:
     """Undo what a process killed while it replaced a folder has left."""
-    old = _beside(folder, ".old")
+    new, old = _beside(folder, ".new"), _beside(folder, ".old")
     if folder.exists():
         remove(old)
     elif old.exists():
         old.rename(folder)
+    elif (new / UNFINISHED).exists():  # it was taken over, and the folder that was to be replaced had nothing else
+        new.rename(folder)
+    if (new / UNFINISHED).exists() and folder.is_dir() and not (folder / UNFINISHED).exists():
+        (new / UNFINISHED).rename(folder / UNFINISHED)
+
+
+# --- a fit that has not ended ---------------------------------------------------------------------------------------
+
+
+def stages(folder: Path) -> Path:
+    """Where the stages of a fit are kept while it runs."""
+    return folder / UNFINISHED / "stages"
+
+
+def write_asked(folder: Path, asked: dict[str, Any]) -> None:
+    """Begin a fit here."""
+    (folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
+    document.save(folder / UNFINISHED, ASKED, asked)
+
+
+def read_asked(folder: Path) -> dict[str, Any] | None:
+    """What the fit that has not ended was asked for; None where there is none."""
+    place = folder / UNFINISHED
+    return document.load(place, ASKED) if document.exists(place, ASKED) else None
 
 
 def lock(folder: Path) -> Lock:

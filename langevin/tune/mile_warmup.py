@@ -24,6 +24,7 @@ import numpy as np
 
 from langevin.core.advance import MAPPED, advance, chains_of
 from langevin.core.kernel import PerChain, replace
+from langevin.core.rounds import repeat
 from langevin.core.types import Key, State
 from langevin.tune.fisher import fisher
 from langevin.tune.mclmc import Seeking, Wanted
@@ -51,12 +52,14 @@ def mile_warmup(
     if rounds < 1 or steps < 1:
         raise ValueError(f"mile_warmup: {rounds} rounds of {steps} steps; both must be 1 or more.")
     first, last = variance
-    for i in range(rounds):
+
+    def one(i: int, kernel, states: State) -> tuple[PerChain, State]:
         k_metric, k_run = jax.random.split(jax.random.fold_in(key, i))
         kernel, states = fisher(k_metric, kernel, target, states, rank=rank, examples=examples, damping=damping)
         wanted = first * (last / first) ** (i / max(rounds - 1, 1))
-        kernel, states = _sought(k_run, kernel, target, states, wanted, steps)
-    return kernel, states
+        return _sought(k_run, kernel, target, states, wanted, steps)
+
+    return repeat(one, kernel, states, target, rounds=rounds)
 
 
 def _sought(key: Key, kernel: PerChain, target, states: State, variance: float, steps: int) -> tuple[PerChain, State]:

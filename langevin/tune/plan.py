@@ -20,24 +20,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 
-from langevin.core import sharding
+from langevin.core import progress, sharding
 from langevin.core.advance import chains_of
+from langevin.core.begin import begin_all
+from langevin.core.fingerprint import fingerprint
 from langevin.core.kernel import PerChain
 from langevin.core.posterior import Posterior, sample
 from langevin.core.record import positive, record, replace, static
-from langevin.core.run import begin_all
+from langevin.core.rounds import TUNED, keep
 from langevin.core.types import Key, PyTree, State
 from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.smile import SMILE
 from langevin.tune.mile_warmup import mile_warmup
 from langevin.tune.warm_start import warm_start
 from langevin.tune.whiten import whiten
+
+FIXED = 300  # examples whose gradient costs as much as a step does beside it, for nets of a table's size on a CPU
+TUNING = 9_000  # steps of a sampler that take as long as a tuner, roughly
 
 
 @record
@@ -65,46 +71,92 @@ class Plan:
     warmup: int = static(default=0)
     thin: int = static(default=8)
 
-    def __call__(self, key: Key, target: Any, starts: PyTree, *, callbacks: tuple = ()) -> Posterior:
-        """The posterior of a target with data (`Bayes`) from starts (chain, …)."""
-        k_train, k_sample = jax.random.clone(key), key
-        return self.sampled(
-            k_sample, target, self.trained(k_train, target, starts, callbacks=callbacks), callbacks=callbacks
-        )
+    def __call__(
+        self, key: Key, target: Any, starts: PyTree, *, callbacks: tuple = (), store: str | Path | None = None
+    ) -> Posterior:
+        """The posterior of a target with data (`Bayes`) from starts (chain, …).
 
-    def trained(self, key: Key, target: Any, starts: PyTree, *, score: Any = None, callbacks: tuple = ()) -> PyTree:
+        store: a folder for all stages; the same call with it goes on in the stage in which it was stopped.
+        """
+        k_train, k_sample, how = jax.random.clone(key), key, dict(callbacks=callbacks, store=store)
+        return self.sampled(k_sample, target, self.trained(k_train, target, starts, **how), **how)
+
+    def trained(
+        self,
+        key: Key,
+        target: Any,
+        starts: PyTree,
+        *,
+        score: Any = None,
+        callbacks: tuple = (),
+        store: str | Path | None = None,
+    ) -> PyTree:
         """The warm start: an ensemble of modes, each where `score` of it was best if there is one.
 
         One key serves this and `sampled`: each takes its own part of it.
         """
         starts, target = sharding.shared(starts, target)
         small = replace(target, batch=min(self.ascent_batch, target.n), order="epoch")
-        chunk = max(self.ascent // (8 if score is None else 40), 1)
-        how = dict(steps=self.ascent, optimizer=_adam(float(self.rate), self.ascent), score=score, chunk=chunk)
-        return warm_start(jax.random.split(key, 4)[0], small, starts, callbacks=callbacks, **how)
+        how = dict(steps=self.ascent, optimizer=_adam(float(self.rate), self.ascent), score=score)
+        how |= dict(chunk=max(self.ascent // 40, 1), callbacks=callbacks, store=_inside(store, "train"))
+        with progress.stage("train"):
+            return warm_start(jax.random.split(key, 4)[0], small, starts, **how)
 
-    def sampled(self, key: Key, target: Any, trained: PyTree, *, callbacks: tuple = ()) -> Posterior:
+    def sampled(
+        self, key: Key, target: Any, trained: PyTree, *, callbacks: tuple = (), store: str | Path | None = None
+    ) -> Posterior:
         """The posterior from trained positions."""
         _, k_begin, k_tune, k_run = jax.random.split(key, 4)
         trained, target = sharding.shared(trained, target)
         target = self.sampling(target)
         kernel, states = self.kernel, begin_all(k_begin, self.kernel, target, trained)
         if self.tune is not None:
-            kernel, states = self.tune(k_tune, kernel, target, states)
-        how = dict(draws=self.draws, warmup=self.warmup, thin=self.thin, chunk=max(self.draws // 4, 1))
-        return sample(k_run, kernel, target, states, callbacks=callbacks, **how)
+            kernel, states = self._tuned(k_tune, target, states, _inside(store, "tune"))
+        how = dict(draws=self.draws, warmup=self.warmup, thin=self.thin, chunk=self.chunk)
+        with progress.stage("sample"):
+            posterior = sample(k_run, kernel, target, states, callbacks=callbacks, store=_inside(store, "draws"), **how)
+        return posterior.loaded()
+
+    def _tuned(self, key: Key, target: Any, states: State, folder: Path | None) -> tuple[Any, State]:
+        """Kernel and states after tuning, from the folder where they are there."""
+        assert self.tune is not None
+        given = (jax.random.clone(key), self.kernel, target, states, self.tune)
+        mark = fingerprint(given) if folder is not None else ""
+        with progress.stage("tune"), keep(folder, mark) as kept:
+            found = kept.load(TUNED, target, states) if kept is not None else None
+            if found is None:
+                found = self.tune(key, self.kernel, target, states)
+                if kept is not None:
+                    kept.save(TUNED, *found)
+        return found
+
+    @property
+    def chunk(self) -> int:
+        """Draws between two looks of the host."""
+        return max(self.draws // 20, 1)
+
+    def expected(self, n: int) -> dict[str, float]:
+        """How long the stages take on n examples, relative to one another, as far as can be told beforehand."""
+        cost = lambda steps, batch: steps * (FIXED + min(batch or n, n))
+        steps = (self.draws + self.warmup) * self.thin
+        tune = {"tune": float(cost(TUNING, self.batch))} if self.tune is not None else {}
+        return {"train": float(cost(self.ascent, self.ascent_batch)), **tune, "sample": float(cost(steps, self.batch))}
 
     def more(self, key: Key, target: Any, posterior: Posterior, draws: int, *, callbacks: tuple = ()) -> Posterior:
         """What `sampled` gave with this key, `draws` draws longer: as if it had not stopped."""
         # over the devices that `sampled` used: on fewer, sums of another order differ in the last bit
         position, target = sharding.shared(posterior.state.position, target)
         posterior = dataclasses.replace(posterior, state=posterior.state._replace(position=position))
-        how = dict(thin=self.thin, chunk=max(self.draws // 4, 1), callbacks=callbacks)
+        how = dict(thin=self.thin, chunk=self.chunk, callbacks=callbacks)
         return posterior.more(jax.random.split(key, 4)[3], self.sampling(target), draws, **how)
 
     def sampling(self, target: Any) -> Any:
         """The target as the sampler evaluates it; batches are even, for noise is measured from their halves."""
         return replace(target, batch=None if self.batch is None else min(self.batch, max(target.n // 2 * 2, 1)))
+
+
+def _inside(store: str | Path | None, stage: str) -> Path | None:
+    return None if store is None else Path(store) / stage
 
 
 @cache

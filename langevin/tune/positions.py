@@ -13,8 +13,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import jax
 from threadpoolctl import threadpool_limits
 
+from langevin.core.begin import begin_all
 from langevin.core.kernel import admit
-from langevin.core.run import begin_all
 from langevin.core.types import Key, State
 
 P = ParamSpec("P")

@@ -12,6 +12,7 @@ Lakshminarayanan, Pritzel & Blundell (2017), Simple and scalable predictive unce
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,6 +21,8 @@ import numpy as np
 import optax
 from jax import lax
 
+from langevin.core import sharding
+from langevin.core.arrays import flatten, unflatten
 from langevin.core.record import as_record, record, static
 from langevin.core.run import run
 from langevin.core.types import Key, Progress, PyTree, State
@@ -78,6 +81,13 @@ class Best:
             self.values = np.maximum(values, self.values)
         return progress._replace(stop=progress.stop or self.stale >= self.patience)
 
+    def remember(self) -> dict:
+        return dict(positions=flatten(self.positions), values=self.values, stale=self.stale, done=self.done)
+
+    def restore(self, memory: dict, states: State) -> None:
+        self.positions = sharding.beside(unflatten(memory["positions"], states.position), states)
+        self.values, self.stale, self.done = memory["values"], memory["stale"], memory["done"]
+
 
 @jax.jit
 def _scores(score, positions):
@@ -95,10 +105,14 @@ def warm_start(
     patience: int = 10,
     chunk: int = 100,
     callbacks: tuple = (),
+    store: str | Path | None = None,
 ) -> PyTree:
-    """Positions (chain, …) after an ascent of at most `steps` steps from each start."""
+    """Positions (chain, …) after an ascent of at most `steps` steps from each start.
+
+    store: a folder; the same call with the same folder goes on where it was stopped.
+    """
     best = Best(score, patience)
-    run(
+    out = run(
         key,
         Optimize(optimizer),
         target,
@@ -107,7 +121,8 @@ def warm_start(
         chunk=chunk,
         collect=nothing,
         callbacks=(best, *callbacks),
+        store=store,
     )
-    if best.done < steps and best.stale < patience and not callbacks:
+    if out.interrupted:
         raise KeyboardInterrupt("warm_start: interrupted; nothing was sampled.")
     return best.positions

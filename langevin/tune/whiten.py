@@ -36,9 +36,10 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from langevin.core import tree
+from langevin.core import sharding, tree
 from langevin.core.advance import MAPPED, advance, chains_of
 from langevin.core.kernel import PerChain, replace
+from langevin.core.rounds import repeat
 from langevin.core.target import HasPrior, provides
 from langevin.core.types import PyTree, State
 from langevin.dynamics.mass import LowRankMetric
@@ -88,21 +89,38 @@ def whiten(
     begin, end = variance if isinstance(variance, tuple) else (variance, variance)
     curvature = damping * (_precision(target, states) if prior is None else _flat(prior, states))
     frozen = replace(kernel, length=float(np.sqrt(damping * d)) if length is None else length)
-    probing, states = _opened(k_first, frozen, target, states, curvature, share, min(rank, d - 1), begin)
+    here = sharding.gathered((k_first, frozen, target, states, curvature))
+    probing, states = _beside(_opened(*here, share, min(rank, d - 1), begin), states)
     last = max(steps // 5, 1)
     each = max((steps - last) // rounds, 1)
-    for i, k in enumerate(keys):
+
+    def one(i: int, seeking: PerChain, states: State) -> tuple[PerChain, State]:
         wanted = begin + (end - begin) * min(i / max(rounds - 1, 1), 1.0)
-        probing = replace(probing, variance=jnp.full(chains_of(states), wanted))
+        probing = replace(seeking.kernel, variance=jnp.full(chains_of(states), wanted))
         n = each if i < rounds else last
-        out = advance(k, PerChain(probing), target, states, length=max(each, last), n=np.int32(n), collect=nothing)
-        states = out.states
+        out = advance(
+            keys[i], PerChain(probing), target, states, length=max(each, last), n=np.int32(n), collect=nothing
+        )
         if watch is not None:
-            watch(_told(states, n))
-        if i < rounds:
-            probing, states = _revised(probing, states, curvature)
+            watch(_told(out.states, n))
+        if i == rounds:
+            return PerChain(probing), out.states
+        revised = _revised(*sharding.gathered((probing, out.states, curvature)))
+        probing, states = _beside(revised, out.states)
+        return PerChain(probing), states
+
+    seeking, states = repeat(one, PerChain(probing), states, target, rounds=rounds + 1)
+    probing = seeking.kernel
     tuned = jax.vmap(lambda p, m: replace(p.kernel, step_size=p.capped(m[1])))(probing, states.memory)
     return PerChain(tuned), states._replace(memory=())
+
+
+def _beside(found: tuple[Probing, State], states: State) -> tuple[Probing, State]:
+    """What one device found, split over devices as these states are.
+
+    Matrices are decomposed on one device: XLA's CPU client may wait for itself where several do so in one program.
+    """
+    return sharding.beside(found[0], states), sharding.beside(found[1], states)
 
 
 @partial(jax.jit, static_argnames="rank")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
 from langevin.core.record import record
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.samplers.ensemble_sgld import EnsembleSGLD
 from langevin.samplers.samadams import SamAdams

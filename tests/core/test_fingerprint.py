@@ -75,3 +75,14 @@ def test_a_run_goes_on_in_the_layout_it_began_with(tmp_path, key, monkeypatch):
 
 def _bowl(x):
     return -0.5 * jnp.sum(x**2)
+
+
+def test_a_schedule_of_optax_is_the_same_after_its_first_use():
+    """It turns a whole number that it closes over into a float when it is called."""
+    import optax
+
+    schedule = optax.cosine_decay_schedule(0.1, 80)
+    before = fingerprint(schedule)
+    schedule(3)
+    assert fingerprint(schedule) == before
+    assert fingerprint(optax.cosine_decay_schedule(0.1, 81)) != before

@@ -10,10 +10,10 @@ from small_run import SGHMC_, START, go, identity, parabola, same
 
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import Kernel, PerChain, refresh
 from langevin.core.posterior import sample
 from langevin.core.record import record
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.core.types import Info, Law, State
 from langevin.samplers.sgld import SGLD

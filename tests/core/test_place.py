@@ -20,9 +20,10 @@ from jax.sharding import PartitionSpec
 
 from langevin.core import noise, sharding
 from langevin.core.advance import _advance, advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import Kernel, PerChain, replace, report, spread
 from langevin.core.record import as_record, record
-from langevin.core.run import begin_all, run
+from langevin.core.run import run
 from langevin.core.shards import Stored
 from langevin.core.target import Density
 from langevin.core.types import Law, State, position_of

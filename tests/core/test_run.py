@@ -9,9 +9,9 @@ import pytest
 from small_run import SGHMC_, START, TARGET, flat, go, parabola, same
 
 from langevin.core.advance import _first, advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import Kernel, replace
 from langevin.core.record import record
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.core.types import Info, Law, State
 from langevin.samplers.sghmc import SGHMC

@@ -142,22 +142,42 @@ def test_chains_that_diverge_one_after_the_other_stop_the_run():
     assert out.kept.shape[1] in (100, 120)
 
 
-def test_an_interrupt_in_a_chunk_keeps_the_chunks_before(interruptible, monkeypatch):
-    whole, calls, real = go(), [0], loop.advance
+def interrupt_in_chunk(monkeypatch, chunk, times):
+    """Ctrl-C while this chunk is computed, so many times."""
+    calls, real = [0], loop.advance
 
     def interrupted(*args, **options):
         calls[0] += 1
-        if calls[0] == 3:
+        for _ in range(times if calls[0] == chunk else 0):
             signal.raise_signal(signal.SIGINT)
         return real(*args, **options)
 
     monkeypatch.setattr(loop, "advance", interrupted)
-    with pytest.warns(UserWarning, match="run: interrupted; 40 draws a chain are kept"):
+
+
+@pytest.mark.parametrize(("times", "kept"), [(1, 60), (2, 40)])
+def test_an_interrupt_keeps_the_chunk_it_falls_into_and_a_second_one_does_not(interruptible, monkeypatch, times, kept):
+    whole = go()
+    interrupt_in_chunk(monkeypatch, 3, times)
+    with pytest.warns(UserWarning, match=f"run: interrupted; {kept} draws a chain are kept"):
         out = go(chunk=20)
-    np.testing.assert_array_equal(out.kept, whole.kept[:, :40])
+    assert out.interrupted
+    np.testing.assert_array_equal(out.kept, whole.kept[:, :kept])
     # the states are those of the last draw kept: the run can go on
     monkeypatch.undo()
-    np.testing.assert_array_equal(go(start=out.states, draws=60).kept, whole.kept[:, 40:])
+    go_on = go(start=out.states, draws=100 - kept)
+    assert not go_on.interrupted
+    np.testing.assert_array_equal(go_on.kept, whole.kept[:, kept:])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_before_the_first_draws_says_what_is_kept(interruptible, monkeypatch):
+    interrupt_in_chunk(monkeypatch, 1, 1)
+    with pytest.raises(KeyboardInterrupt, match="interrupted before the first draw was kept"):
+        go(chunk=20, warmup=20)
+    interrupt_in_chunk(monkeypatch, 1, 2)
+    with pytest.raises(KeyboardInterrupt):
+        go(chunk=20)
 
 
 def test_an_interrupt_in_a_visit_keeps_its_chunk(interruptible):
@@ -221,10 +241,11 @@ def test_progress_is_silent_off_a_terminal(capfd):
 
 def test_progress_on_a_terminal():
     console = terminal(True)
-    bar = ProgressBar(100, console=console)
-    go(callbacks=(bar,), warmup=50, kernel=HMC(0.3, n_leapfrog=2), target=replace(TARGET, batch=None))
+    bar = ProgressBar(100, warmup=50, console=console)
+    kernel = HMC(0.3, n_leapfrog=2)
+    go(callbacks=(bar,), warmup=50, kernel=kernel, target=replace(TARGET, batch=None), chunk=20)
     text = console.file.getvalue()
-    for word in ("sampling", "100/100", "draws/s", "acceptance 0.", "R̂ "):
+    for word in ("warm-up", "sample", "100 %", "draws/s", "acceptance 0.", "R̂ "):
         assert word in text, text
     console = terminal(True)
     go(callbacks=(ProgressBar(100, console=console),))

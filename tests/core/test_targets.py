@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from posteriors import FREE, POINT, ZOO, close, log_likelihood, log_prior, posterior, truth
 
-from langevin.core.run import begin_all, run
+from langevin.core.begin import begin_all
+from langevin.core.run import run
 from langevin.core.target import Density, Target
 from langevin.core.types import Info, Progress
 from langevin.samplers.sgld import SGLD

@@ -14,7 +14,6 @@ import pytest
 from commands import SHORT, call, runner, table
 
 from langevin.cli import app, main
-from langevin.cli import fit as fitting
 from langevin.core import document
 from langevin.report.live import Live
 
@@ -102,33 +101,6 @@ def test_brackets_in_a_path_are_no_markup(fitted, monkeypatch):
     assert f"report: {odd / 'report.html'}" in call("report", odd).output
     assert "[/red]" in call("compare", odd, folder / "a").output
     assert "[/red]" in call("fit", data, "--out", odd, code=2).output
-
-
-def test_an_interrupted_fit_goes_on(fitted, monkeypatch):
-    folder, data, _ = fitted
-
-    class Press:
-        """Ctrl-C after the first chunk."""
-
-        shown = 0
-
-        def show(self, facts):
-            self.shown += 1
-            if self.shown == 1:
-                raise KeyboardInterrupt
-
-        def end(self):
-            pass
-
-    monkeypatch.setattr(fitting, "_shown", lambda name, console: Press())
-    out = call("fit", data, *SHORT, "--out", folder / "i", "--live")
-    assert "interrupted after 1 of 4 draws: add --resume" in out.output.replace("\n", " ")
-    done = call("fit", data, "--resume", "--out", folder / "i")
-    assert "interrupted" not in done.output
-    call("fit", data, "--resume", "--out", folder / "i", code=2)
-    from langevin.estimators.files import load
-
-    assert load(folder / "i").posterior_.info.ok.shape == (2, 4)
 
 
 def test_classes_are_guessed_and_predicted(fitted):

@@ -1,13 +1,11 @@
-"""A model's folder: resumed after an interrupt or a kill, whole or refused in one sentence, safe to receive."""
+"""A model's folder: whole or refused in one sentence, safe to receive."""
 
-import contextlib
 import json
 import shutil
 import warnings
 
 import commands
 import numpy as np
-import pandas as pd
 import pytest
 
 from langevin.core import document
@@ -18,11 +16,6 @@ from langevin.samplers.sgld import SGLD
 
 pytestmark = pytest.mark.xdist_group("test_fit")  # whose programs it shares
 COMMON = ["--chains", "2", "--hidden", "4", "--draws", "4", "--quiet"]
-WAYS = {
-    "mile": [],  # the default
-    "smile": ["--plan", "smile"],
-    "sgld": ["--kernel", "sgld", "--step-size", "1e-6"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -35,51 +28,11 @@ def call(*words, code=0):
     return " ".join((out.output + str(out.exception or "")).split())
 
 
-@contextlib.contextmanager
-def killed_after(chunks):
-    """The process ends when so many chunks of draws have been saved."""
-    real, count = folder.save_part, [0]
-
-    def last(*what):
-        real(*what)
-        count[0] += 1
-        if count[0] == chunks:
-            raise SystemExit(137)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder, "save_part", last)
-        yield
-
-
-@pytest.mark.parametrize("way", ["sgld", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mile", "smile"))])
-def test_a_fit_that_was_killed_goes_on_as_if_it_had_not_been(way, table, tmp_path):
-    fit = ["fit", table, *COMMON, *WAYS[way]]
-    call(*fit, "--out", tmp_path / "whole", "--seed", "3")
-    with killed_after(1):
-        call(*fit, "--out", tmp_path / "m", "--seed", "3", code=137)
-    assert load(tmp_path / "m").posterior_.info.ok.shape == (2, 1)
-    assert "was interrupted; go on with it first" in call("predict", tmp_path / "m", table, code=2)
-    (tmp_path / "m.new").mkdir()  # as it looks when the kill hits a write
-    (tmp_path / "m.new" / "manifest.json").write_text("{")
-    with killed_after(2):
-        call("fit", table, "--resume", "--out", tmp_path / "m", "--quiet", code=137)
-    assert load(tmp_path / "m").posterior_.info.ok.shape == (2, 3)
-    call("fit", table, "--resume", "--out", tmp_path / "m", "--quiet")
-    one, two = (load(tmp_path / name) for name in ("whole", "m"))
-    np.testing.assert_array_equal(one.posterior_.info.log_density, two.posterior_.info.log_density)
-    assert one.threshold_ == two.threshold_
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["m", "whole"]
-    assert "there is nothing to resume" in call("fit", table, "--resume", "--out", tmp_path / "m", code=2)
-
-
 @pytest.fixture(scope="module")
 def fitted(table, tmp_path_factory):
-    """A finished model and one that was killed, by a kernel that no plan has."""
+    """A finished model, by a kernel that no plan has."""
     home = tmp_path_factory.mktemp("fitted")
-    words = ["fit", table, *COMMON, *WAYS["sgld"]]
-    call(*words, "--out", home / "done")
-    with killed_after(2):
-        call(*words, "--out", home / "part", code=137)
+    call("fit", table, *COMMON, "--kernel", "sgld", "--step-size", "1e-6", "--out", home / "done")
     about = dict(rows="a", n=60, task="regression", data="t", target="y", trained=True)
     evidence.write(home / "done", about, dict(method="ais", seed=0, log_z=-1.0, stderr=0.1, ess=5.0, guarantee="none"))
     return home
@@ -92,29 +45,23 @@ def test_a_kernel_that_no_plan_has_is_not_taken_for_mile(fitted):
     assert float(model.posterior_.kernel.step_size) == np.float32(1e-6)
 
 
-def test_another_table_of_the_same_shape_is_refused(fitted, table, tmp_path):
-    frame = pd.read_csv(table)
-    frame.loc[5, "x"] += 1
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    said = call("fit", tmp_path / "t.csv", "--resume", "--out", fitted / "part", code=1)
-    assert "more: this is not the table of the fit" in said
-
-
-def test_there_is_nothing_to_resume_before_the_first_draws(table, tmp_path):
-    said = call("fit", table, "--resume", "--out", tmp_path / "m", code=2)
-    assert "that fit ended before its first draws; start it again without --resume" in said
-
-
 def test_two_fits_do_not_share_a_folder(table, tmp_path):
     with folder.lock(tmp_path / "m"):
         assert "is in use by process" in call("fit", table, *COMMON, "--out", tmp_path / "m", code=1)
 
 
-def test_a_kill_between_the_two_renames_is_undone(fitted, tmp_path):
-    shutil.copytree(fitted / "done", tmp_path / "m.old")
-    shutil.copytree(fitted / "part", tmp_path / "m.new")
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_a_kill_while_a_folder_is_replaced_loses_nothing(fitted, tmp_path, moment):
+    """What is needed to go on is taken over from the old folder: before, between or after the two renames."""
+    old = {"before": "m", "between": "m.old", "after": "m.old"}[moment]
+    shutil.copytree(fitted / "done", tmp_path / old)
+    new = tmp_path / ("m" if moment == "after" else "m.new")
+    (new / "unfinished").mkdir(parents=True)
+    (new / "unfinished" / "asked.json").write_text("{}")
     folder.recover(tmp_path / "m")
-    assert load(tmp_path / "m").posterior_.info.ok.shape == (2, 4)
+    assert (tmp_path / "m" / "unfinished" / "asked.json").exists()
+    if moment != "after":
+        assert load(tmp_path / "m").posterior_.info.ok.shape == (2, 4)
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------

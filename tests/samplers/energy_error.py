@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from langevin.core.run import begin_all
+from langevin.core.begin import begin_all
 from langevin.targets.zoo import Gaussian
 
 D, CHAINS = 50, 16

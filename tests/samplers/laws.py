@@ -10,8 +10,8 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise, tree
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
-from langevin.core.run import begin_all
 from langevin.core.types import State
 from langevin.targets.zoo import Scales, Skew
 

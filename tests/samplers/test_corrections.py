@@ -11,8 +11,8 @@ from geometries import coupled, normal, place, quiet
 from langevin.baselines.adam_sgld import AdamSGLD
 from langevin.baselines.msgld import MSGLD
 from langevin.core import noise
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.dynamics.metrics.diagonal import RMS
 from langevin.dynamics.metrics.kronecker import Kronecker

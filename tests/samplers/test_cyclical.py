@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
 from langevin.core.posterior import sample
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.samplers.hmc import HMC
 from langevin.samplers.sgld import SGLD

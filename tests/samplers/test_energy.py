@@ -7,9 +7,9 @@ import pytest
 from energy_error import CHAINS, SIZE, TARGET, D, begin
 
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import PerChain, replace
 from langevin.core.moments import effective
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.dynamics.mass import DiagonalMetric
 from langevin.samplers.mclmc import MCLMC

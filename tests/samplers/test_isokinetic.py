@@ -7,7 +7,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from langevin.core.advance import advance
-from langevin.core.run import begin_all
+from langevin.core.begin import begin_all
 from langevin.dynamics.integrators import INTEGRATORS
 from langevin.dynamics.isokinetic import Point, dimension, glide, kick, refreshed, uniform
 from langevin.dynamics.mass import DiagonalMetric, IdentityMetric, LowRankMetric

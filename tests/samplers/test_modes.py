@@ -7,9 +7,9 @@ import pytest
 from noisy import Noisy
 
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
 from langevin.core.posterior import sample
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.samplers.csgld import CSGLD
 from langevin.samplers.ensemble_sgld import EnsembleSGLD

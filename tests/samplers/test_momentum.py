@@ -7,8 +7,9 @@ import pytest
 from noisy import Noisy
 
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
-from langevin.core.run import begin_all, run
+from langevin.core.run import run
 from langevin.core.target import Density
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric, LowRankMetric
 from langevin.samplers.adaptive_friction import AdaptiveFriction

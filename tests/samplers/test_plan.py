@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from langevin.core import noise
+from langevin.core.begin import begin_all
 from langevin.core.kernel import PerChain
 from langevin.core.record import replace
-from langevin.core.run import begin_all
 from langevin.nets.bnn import bnn
 from langevin.nets.mlp import MLP
 from langevin.samplers.hmc import HMC

@@ -8,8 +8,8 @@ from noisy_gaussian import published
 
 from langevin.baselines.published_smile import PublishedSMILE, Quantiles, Running, _gamma_quantile
 from langevin.core import noise
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.dynamics.integrators import INTEGRATORS
 from langevin.dynamics.isokinetic import Point, glide

@@ -10,7 +10,7 @@ from geometries import normal, quiet
 from scipy.special import ndtr
 
 from langevin.core.advance import advance
-from langevin.core.run import begin_all
+from langevin.core.begin import begin_all
 from langevin.core.target import Density
 from langevin.dynamics.metrics.position import Position, Squares
 from langevin.dynamics.metrics.windowed import Windowed

@@ -10,8 +10,8 @@ from langevin_lab.experiments import smile_gaussian as gaussians
 from noisy_gaussian import D, R, dense, modelled, orthonormal, published, together
 
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
-from langevin.core.run import begin_all
 from langevin.core.types import Eval
 from langevin.dynamics.isokinetic import force_of
 from langevin.dynamics.mass import DiagonalMetric, IdentityMetric, LowRankMetric

@@ -12,7 +12,7 @@ from stanley_laws import coupled, normal, quiet
 from langevin.baselines.noise_scaled import NoiseScaled
 from langevin.core import noise
 from langevin.core.advance import advance
-from langevin.core.run import begin_all
+from langevin.core.begin import begin_all
 from langevin.core.target import Density
 from langevin.samplers.amala import AMALA
 from langevin.samplers.mala import MALA

@@ -7,7 +7,7 @@ import pytest
 from energy_error import CHAINS, SIZE, TARGET, D, begin
 
 from langevin.core.advance import _advance, advance
-from langevin.core.run import begin_all
+from langevin.core.begin import begin_all
 from langevin.samplers.hmc import HMC
 from langevin.samplers.mams import MAMS
 from langevin.samplers.mclmc import MCLMC

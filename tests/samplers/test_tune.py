@@ -8,9 +8,10 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import PerChain
 from langevin.core.posterior import sample
-from langevin.core.run import begin_all, run
+from langevin.core.run import run
 from langevin.core.schedule import Linear
 from langevin.core.target import Density
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric

@@ -9,8 +9,8 @@ from noisy_gaussian import D, R, dense, modelled, orthonormal, together
 
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import PerChain, replace
-from langevin.core.run import begin_all
 from langevin.diagnostics.virial_temperature import virial_temperature
 from langevin.samplers.smile import SMILE
 from langevin.targets.bayes import Bayes

@@ -18,8 +18,8 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.result import Result, interleaved
-from langevin.core.run import begin_all
 from langevin.samplers.sgld import SGLD
 from langevin_lab.benchmarks.overhead import log_density, problem
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from langevin.core import noise, tree
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.result import Result, interleaved
-from langevin.core.run import begin_all
 from langevin.nets.bnn import bnn
 from langevin.nets.mlp import MLP
 from langevin.samplers.sgld import SGLD

@@ -15,8 +15,8 @@ import optax
 
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.result import Result, interleaved, ratio
-from langevin.core.run import begin_all
 from langevin.nets.bnn import bnn
 from langevin.nets.mlp import MLP
 from langevin.samplers.sgld import SGLD

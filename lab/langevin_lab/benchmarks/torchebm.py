@@ -22,8 +22,8 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.result import Result, interleaved, ratio
-from langevin.core.run import begin_all
 from langevin.core.types import position_of
 from langevin.diagnostics.grid import data_kl
 from langevin.energy.chains import Around

@@ -18,8 +18,8 @@ from jax import lax
 
 from langevin.baselines.published_smile import PublishedSMILE
 from langevin.core import noise
+from langevin.core.begin import begin_all
 from langevin.core.posterior import Posterior, sample
-from langevin.core.run import begin_all
 from langevin.diagnostics import calibration
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.smile import SMILE

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.baselines.published_smile import PublishedSMILE, Quantiles
+from langevin.core.begin import begin_all
 from langevin.core.kernel import PerChain, spread
 from langevin.core.posterior import Posterior, sample
 from langevin.core.record import replace
-from langevin.core.run import begin_all
 from langevin.core.types import Key, PyTree
 from langevin.samplers.mclmc import MCLMC
 from langevin.samplers.psgld import PSGLD

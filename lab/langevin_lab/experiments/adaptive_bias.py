@@ -22,9 +22,9 @@ from langevin.audit import bins
 from langevin.baselines.adam_sgld import AdamSGLD
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import replace
 from langevin.core.result import Result
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.samplers.monge import Monge
 from langevin.samplers.psgld import PSGLD

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core import noise
+from langevin.core.begin import begin_all
 from langevin.core.posterior import sample
 from langevin.core.record import replace
 from langevin.core.result import Result
-from langevin.core.run import begin_all
 from langevin.data import parts, tables
 from langevin.diagnostics import calibration, convergence
 from langevin.dynamics.metrics.windowed import Windowed

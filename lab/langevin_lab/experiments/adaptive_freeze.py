@@ -19,8 +19,8 @@ import numpy as np
 from langevin.audit import bins
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.result import Result
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.dynamics.metrics.windowed import Windowed
 from langevin.samplers.psgld import PSGLD

@@ -20,9 +20,9 @@ import numpy as np
 from langevin.audit import bins
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.record import record
 from langevin.core.result import Result, interleaved, ratio
-from langevin.core.run import begin_all
 from langevin.dynamics.metrics.diagonal import Fixed
 from langevin.samplers.psgld import PSGLD
 from langevin.samplers.riemannian import Riemannian

@@ -18,9 +18,9 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.record import replace
 from langevin.core.result import Result
-from langevin.core.run import begin_all
 from langevin.dynamics.metrics.windowed import Windowed
 from langevin.samplers.adaptive_friction import AdaptiveFriction
 from langevin.samplers.mala import MALA

@@ -44,9 +44,9 @@ import numpy as np
 
 from langevin.core import noise, tree
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.record import replace
 from langevin.core.result import Result
-from langevin.core.run import begin_all
 from langevin.core.target import examples
 from langevin.core.types import Key, PyTree
 from langevin.data import parts, tables

@@ -23,8 +23,8 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.result import Result
-from langevin.core.run import begin_all
 from langevin.core.types import State
 from langevin.samplers.smile import SMILE
 from langevin.targets.noisy import Noisy

@@ -28,9 +28,9 @@ from langevin.audit import bins
 from langevin.baselines.noise_scaled import NoiseScaled
 from langevin.core import noise
 from langevin.core.advance import MAPPED, advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import refresh
 from langevin.core.result import Result
-from langevin.core.run import begin_all
 from langevin.core.target import Density
 from langevin.samplers.amala import AMALA
 from langevin.samplers.stanley import Stanley

@@ -30,9 +30,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.advance import advance, chains_of
+from langevin.core.begin import begin_all
 from langevin.core.kernel import Wrapper, replace
 from langevin.core.record import record, static
-from langevin.core.run import begin_all
 from langevin.core.types import Eval, Key, PyTree
 from langevin.evidence.annealing.ladder import to_host_ladder
 from langevin.evidence.annealing.step_sizes import check_kernel, choose_kernel, count_grads, tune_steps

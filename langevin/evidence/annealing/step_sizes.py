@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.advance import MAPPED, advance, chains_of
+from langevin.core.begin import begin_all
 from langevin.core.kernel import PerChain, Wrapper, innermost, refresh, replace
 from langevin.core.record import record
-from langevin.core.run import begin_all
 from langevin.core.types import Info, Key, PyTree, State
 from langevin.evidence.base import check_base, draw
 from langevin.samplers.hmc import HMC

@@ -31,8 +31,8 @@ from jax.flatten_util import ravel_pytree
 
 from langevin.core import tree
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.record import replace, static
-from langevin.core.run import begin_all
 from langevin.core.types import PyTree
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.evidence.annealing.ladder import to_ladder

@@ -32,9 +32,9 @@ import numpy as np
 
 from langevin.core import moments
 from langevin.core.advance import advance
+from langevin.core.begin import begin_all
 from langevin.core.kernel import PerChain, Wrapper, replace, spread
 from langevin.core.record import record, static
-from langevin.core.run import begin_all
 from langevin.core.types import Key
 from langevin.evidence.annealing.ladder import to_host_ladder
 from langevin.evidence.annealing.step_sizes import USUAL, check_kernel, count_grads, run_pilot
