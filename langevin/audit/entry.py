@@ -39,7 +39,7 @@ from langevin.audit.trials import Trial
 from langevin.audit.verdict import Finding, row_words, verdict
 from langevin.core import noise
 from langevin.core.advance import advance
-from langevin.core.record import show
+from langevin.core.display import show
 from langevin.core.result import Result, interleaved, ratio
 from langevin.core.run import begin_all
 from langevin.core.types import Law

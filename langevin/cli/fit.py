@@ -103,7 +103,8 @@ def _devices() -> None:
 
 def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
     from langevin.audit.subjects import number
-    from langevin.core.kernel import describe, named
+    from langevin.core.display import describe
+    from langevin.core.kernel import named
     from langevin.estimators.classifier import BayesianClassifier
     from langevin.estimators.regressor import BayesianRegressor
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from langevin.core import arviz, document, sharding, tree
+from langevin.core import arviz, display, document, sharding, tree
 from langevin.core.advance import Collect
 from langevin.core.files import StoreError
-from langevin.core.kernel import Kernel, PerChain
+from langevin.core.kernel import Kernel, PerChain, law_in_words
 from langevin.core.provenance import Provenance
-from langevin.core.record import as_record, show
-from langevin.core.run import Callback, _begin, join, run
-from langevin.core.serialize import Unstored, decode, encode
+from langevin.core.record import as_record
+from langevin.core.restore import loaded_kernel, onto, reseat, storable
+from langevin.core.run import Callback, join, run
+from langevin.core.serialize import Unstored, decode
 from langevin.core.shards import Stored, StoredInfo
 from langevin.core.store import Store
 from langevin.core.target import Target
@@ -49,7 +49,20 @@ class Posterior:
         known = self.provenance
         spent = f"{known.n_grad:,} gradients in {known.seconds:.1f} s"
         lost = f", {len(self.diverged)} of them diverged" if self.diverged else ""
-        return f"Posterior({chains} chains{lost} × {draws} draws by {show(self.kernel)}; {spent})"
+        return f"Posterior({chains} chains{lost} × {draws} draws by {display.show(self.kernel)}; {spent})"
+
+    def _repr_html_(self) -> str:
+        chains, draws = np.shape(self.info.ok)
+        known, info = self.provenance, self.info
+        rows = [("chains × draws", f"{chains} × {draws}"), ("kernel", display.show(self.kernel))]
+        rows.append(("stationary distribution", law_in_words(self.kernel)))
+        if self.diverged:
+            rows.append(("chains that diverged", ", ".join(map(str, self.diverged))))
+        rows.append(("draws", display.show(self.draws)))
+        if np.any(np.asarray(info.acceptance) != 1):
+            rows.append(("mean acceptance", f"{np.mean(np.asarray(info.acceptance)):.3f}"))
+        rows.append(("cost", f"{known.n_grad:,} gradients in {known.seconds:.1f} s on {known.device}"))
+        return display.page("Posterior", "", rows)
 
     @property
     def diverged(self) -> tuple[int, ...]:
@@ -100,7 +113,7 @@ class Posterior:
         if isinstance(self.kernel, Unstored):
             raise TypeError(self.kernel.sentence)
         began = time.perf_counter()
-        go_on = run(key, self.kernel, target, _hung(self.state, self.kernel, target), draws=draws, **options)
+        go_on = run(key, self.kernel, target, reseat(self.state, self.kernel, target), draws=draws, **options)
         kept, info = join([(_loaded(self.draws), _loaded(self.info)), (_loaded(go_on.kept), _loaded(go_on.info))])
         past = dataclasses.asdict(self.provenance)
         past["seconds"] += time.perf_counter() - began
@@ -124,7 +137,7 @@ class Posterior:
                 info = Info._make(np.asarray(getattr(self.info, f))[:, begin : begin + n] for f in Info._fields)
                 begin += n
                 store.append(begin, (), (), (), (block, info))
-            kernel = _storable(self.kernel)
+            kernel = storable(self.kernel)
             value = dict(kernel=kernel, state=self.state, provenance=self.provenance)
             store.guarded(lambda: document.save(folder, DOCUMENT, value))
         finally:
@@ -140,11 +153,11 @@ class Posterior:
         stored = Stored.at(folder, like)
         try:
             state, past = decode(body["state"], arrays, lenient=True), decode(body["provenance"], arrays)
-            state = state if like is None else state._replace(position=_onto(state.position, like))
+            state = state if like is None else state._replace(position=onto(state.position, like))
         except (TypeError, KeyError, AttributeError) as error:
             raise StoreError(f"posterior: {folder / DOCUMENT}.json holds no posterior ({error}).") from None
         info = StoredInfo(folder, stored.manifest).load()
-        return cls(stored.load(), info, state, _kernel(body.get("kernel"), arrays), past)
+        return cls(stored.load(), info, state, loaded_kernel(body.get("kernel"), arrays), past)
 
     def to_arviz(self, fn: Callable[[PyTree], PyTree] | None = None, *, limit: int = 100, **groups: dict) -> Any:
         """An ArviZ InferenceData (0.x) or DataTree (1.x) of fn(position), or of the position itself if it is small.
@@ -229,54 +242,3 @@ def _joined(parts: list[PyTree]) -> PyTree:
 
 def _loaded(x: PyTree) -> PyTree:
     return x.load() if isinstance(x, (Stored, StoredInfo)) else x
-
-
-def _hung(state: State, kernel: Any, target: Any) -> State:
-    """The state on the structure this kernel makes on this target: a loaded one may have lost named nodes."""
-    try:
-        made = jax.eval_shape(_begin, jax.random.key(0), kernel, target, state.position)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TypeError(
-            f"posterior: the target does not take these positions ({type(error).__name__}); load them with `like`, "
-            "a position of one chain, or look above for what the target says."
-        ) from error
-    if jax.tree.structure(made) == jax.tree.structure(state):  # type: ignore[operator]
-        return state
-    leaves, wanted = jax.tree.leaves(state), jax.tree.leaves(made)
-    if [u.shape for u in leaves] != [u.shape for u in wanted]:
-        raise TypeError("posterior: its state does not fit this kernel and target; sample anew from its positions.")
-    return jax.tree.unflatten(jax.tree.structure(made), leaves)
-
-
-def _storable(kernel: Any) -> Any:
-    """The kernel, or what to store in its place where it holds code; that is said now, not when it is missed."""
-    if isinstance(kernel, Unstored):
-        return {"sentence": kernel.sentence, "text": kernel.text}
-    lost = encode(kernel).lost
-    if not lost:
-        return kernel
-    field, what = next(iter(lost.items()))
-    sentence = (
-        f"posterior: the kernel's {field or 'value'} is {what}, code that a file cannot hold; use a record in its "
-        "place (a schedule of langevin.schedules, samplers.optimize.Adam, or a class of your own with @record), or "
-        "give the kernel again after loading: dataclasses.replace(posterior, kernel=…)."
-    )
-    warnings.warn(sentence, stacklevel=4)
-    return {"sentence": sentence, "text": repr(kernel)}
-
-
-def _kernel(body: Any, arrays: list) -> Any:
-    """A loaded kernel, or what says why it is not there."""
-    try:
-        kernel = decode(body, arrays)
-    except StoreError as error:
-        sentence = f"{error} Or give the kernel to what was loaded: dataclasses.replace(posterior, kernel=…)."
-        return Unstored(sentence, "a kernel that is not known here")
-    return Unstored(**kernel) if isinstance(kernel, dict) else kernel
-
-
-def _onto(x: PyTree, like: PyTree) -> PyTree:
-    leaves, wanted = jax.tree.leaves(x), len(jax.tree.leaves(like))
-    if len(leaves) != wanted:
-        raise StoreError(f"posterior: a position has {len(leaves)} arrays and `like` {wanted}; they do not fit.")
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)

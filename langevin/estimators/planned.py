@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from langevin.core.record import is_record, replace, values
+from langevin.estimators.shown import Shown
 from langevin.tune.plan import PLANS, Plan, holding
 
 SMALL = 20_000  # rows up to which full gradients were the better use of the same number of examples
 CHEAP = 128_000  # rows × steps from a draw to the next, at which more of them cost little
 
 
-class Planned(BaseEstimator):
+class Planned(Shown):
     """An estimator whose fields `plan` and `kernel` say how to sample."""
 
     plan: str | Plan

@@ -22,9 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from langevin.core import tree
+from langevin.core import display, tree
 from langevin.core.record import record, static
 from langevin.core.types import Key, PyTree
+from langevin.nets.facts import facts
 from langevin.targets.bayes import Bayes
 
 Kind = Literal["gaussian", "heteroscedastic", "categorical", "poisson"]
@@ -135,6 +136,12 @@ class BNN:
     predict: Predict
     fresh: Callable[[Key], PyTree]
     first: Callable[[], PyTree]
+
+    def __repr__(self) -> str:
+        return f"BNN({'; '.join(f'{name}: {value}' for name, value in facts(self))})"
+
+    def _repr_html_(self) -> str:
+        return display.page("BNN", "", facts(self))
 
     @cached_property
     def position(self) -> PyTree:
