@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from langevin.core import arviz, display, document, sharding, tree
+from langevin.core.above import above
 from langevin.core.advance import Collect
 from langevin.core.files import StoreError
 from langevin.core.kernel import Kernel, PerChain, law_in_words
@@ -166,13 +167,25 @@ class Posterior:
         log_likelihood, observed_data …) are passed by name as dicts of arrays, (chain, draw, …) unless they are data.
         Diverged chains and draws that were not collected are left out of all of them.
         """
+        values = self.values(fn, limit=limit)
+        return arviz.export(values, self.info, self.weights() > 0, groups)
+
+    def values(self, fn: Callable[[PyTree], PyTree] | None = None, *, limit: int = 100) -> PyTree:
+        """fn of every draw, or the draws themselves if a position has at most `limit` numbers: (chain, draw, …)."""
         first = next(iter(self._blocks()))
         if fn is None and tree.size(jax.tree.map(lambda u: u[0, 0], first)) > limit:
             raise ValueError(
-                f"to_arviz: a position has more than {limit} numbers; pass fn to say what to export, or a larger limit."
+                f"posterior: a position has more than {limit} numbers; pass fn to say what of it, or a larger limit."
             )
-        values = self.map(fn) if fn is not None else _joined(list(self._blocks()))
-        return arviz.export(values, self.info, self.weights() > 0, groups)
+        return self.map(fn) if fn is not None else _joined(list(self._blocks()))
+
+    def summary(self, fn: Callable[[PyTree], PyTree] | None = None, *, limit: int = 100) -> Any:
+        """A pandas DataFrame: mean, sd, quantiles, Monte Carlo error, ESS and R̂ of every number of fn(position).
+
+        fn: what to sum up; the position itself if it has at most `limit` numbers. Diverged chains and draws that were
+        not collected are left out, and draws have their weights (`langevin.report.summary` has the formulas).
+        """
+        return above("summary")(self, fn, limit=limit)
 
     def _blocks(self) -> Iterator[PyTree]:
         yield from self.draws if isinstance(self.draws, Stored) else [self.draws]
