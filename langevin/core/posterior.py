@@ -187,6 +187,10 @@ class Posterior:
         """
         return above("summary")(self, fn, limit=limit)
 
+    def plot(self, kind: str = "trace", *args: Any, **options: Any) -> Any:
+        """A chart on Matplotlib, by its name in `langevin.plot`: trace, rank, forest, energy, and of predictions."""
+        return above("plot")(self, kind, *args, **options)
+
     def _blocks(self) -> Iterator[PyTree]:
         yield from self.draws if isinstance(self.draws, Stored) else [self.draws]
 
