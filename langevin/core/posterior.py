@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -209,6 +209,7 @@ def sample(
     callbacks: Sequence[Callback] = (),
     store: str | Path | Store | None = None,
     mesh: Mesh | None = None,
+    tune: Literal["auto"] | Callable[..., tuple[Any, State]] | None = None,
 ) -> Posterior:
     """Sample a target and return the draws as a Posterior.
 
@@ -224,17 +225,28 @@ def sample(
     callbacks: called after every chunk with a Progress, such as ProgressBar(draws) or EarlyStop().
     store: a folder to which draws are streamed; a run with the same folder resumes.
     mesh: devices for chains and data, made by `langevin.mesh`.
+    tune: "auto" finds step size and metric from `start` before sampling (`langevin.tune.auto`); or a tuner
+        (key, kernel, target, states) → (kernel, states). A run that resumes from a store is tuned again, alike.
     """
-    began = time.perf_counter()
+    began, given = time.perf_counter(), key
+    if tune is not None:
+        k_tune, key = jax.random.split(key)
+        kernel, start = _tuner(tune)(k_tune, kernel, target, start)
     how: dict[str, Any] = dict(warmup=warmup, thin=thin, chunk=chunk, collect=collect, callbacks=callbacks)
     out = run(key, kernel, target, start, draws=draws, store=store, mesh=mesh, **how)
     seed = tuple(
-        np.asarray(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key).tolist()
+        np.asarray(jax.random.key_data(given) if jnp.issubdtype(given.dtype, jax.dtypes.prng_key) else given).tolist()
     )
     n_grad, n_data = (int(np.sum(getattr(out.info, f), dtype=np.int64)) for f in ("n_grad", "n_data"))
     layout = "vmap" if mesh is not None else sharding.layout(out.states.position, out.info.ok.shape[0])
     known = dict(seed=seed, seconds=time.perf_counter() - began, n_grad=n_grad, n_data=n_data, layout=layout)
     return Posterior(out.kept, out.info, out.states, out.kernel, Provenance.now(**known))
+
+
+def _tuner(tune: Any) -> Callable[..., tuple[Any, State]]:
+    if (isinstance(tune, str) and tune != "auto") or (not isinstance(tune, str) and not callable(tune)):
+        raise ValueError(f"sample: tune is {tune!r}; it must be 'auto', a tuner such as langevin.tune.window, or None.")
+    return above("tune") if tune == "auto" else tune
 
 
 @jax.jit
