@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from langevin.cli import complete
 from langevin.cli.fit import PARTS
 from langevin.cli.shared import Json, Quiet, Seed, fail, say, write_json
 
@@ -24,16 +25,13 @@ BATCHES = ("midpoint", "stages")
 DOUBT = "the error is not to be trusted; take a finer ladder."
 
 
-def methods() -> list[str]:
-    from langevin.evidence import METHODS
-
-    return list(METHODS)
-
-
 def evidence(
     source: Annotated[
         str,
-        typer.Argument(help="A script.py with `target` and `base`; a table; or a folder that `langevin fit` wrote."),
+        typer.Argument(
+            help="A script.py with `target` and `base`; a table; or a folder that `langevin fit` wrote.",
+            autocompletion=complete.tables,
+        ),
     ],
     data: Annotated[
         str | None,
@@ -41,7 +39,8 @@ def evidence(
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="A method; may be given again.", autocompletion=methods)
+        list[str] | None,
+        typer.Option(help="A method; may be given again.", autocompletion=complete.among(complete.METHODS)),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of hidden layers, for a table.")] = "16,16",
     json: Json = None,

@@ -14,24 +14,37 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from langevin.cli import complete
 from langevin.cli.models import figures_of, numbers_of, write_report
-from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, say, write_json
+from langevin.cli.shared import Json, Quiet, Seed, fail, options, say, write_json
 
 PARTS = 0.8, 0.2
 
 
 def fit(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.",
+            autocompletion=complete.tables,
+        ),
+    ],
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
-    task: Annotated[str | None, typer.Option(help="regression or classification; guessed if left out.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="regression or classification; guessed if left out.", autocompletion=complete.among(complete.TASKS)
+        ),
+    ] = None,
     plan: Annotated[
-        str, typer.Option(help="auto, mile or smile.", autocompletion=lambda: ["auto", "mile", "smile"])
+        str, typer.Option(help="auto, mile or smile.", autocompletion=complete.among(complete.PLANS))
     ] = "auto",
     kernel: Annotated[
         str | None,
         typer.Option(
-            help="Sample with this kernel as it is; then its fields: --step-size 1e-5 …", autocompletion=kernels
+            help="Sample with this kernel as it is; then its fields: --step-size 1e-5 …",
+            autocompletion=complete.kernels,
         ),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of hidden layers.")] = "16,16",

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from langevin.cli import complete
 from langevin.cli.shared import Json, Quiet, Seed, Size, dim, fail, options, say, write_json
 
 
@@ -21,9 +22,15 @@ def audit(
     context: typer.Context,
     kernel: Annotated[
         str,
-        typer.Argument(help="A kernel of ours, module:Kernel, file.py:Kernel or blackjax:NAME; then its options."),
+        typer.Argument(
+            help="A kernel of ours, module:Kernel, file.py:Kernel or blackjax:NAME; then its options.",
+            autocompletion=complete.kernels,
+        ),
     ] = "",
-    target: Annotated[list[str] | None, typer.Option(help="Only this target; may be given again.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this target; may be given again.", autocompletion=complete.among(complete.TRIALS)),
+    ] = None,
     json: Json = None,
     seed: Seed = 0,
     size: Size = "cpu",
@@ -66,7 +73,7 @@ def audit(
 
 
 def kernels(
-    name: Annotated[str, typer.Argument(help="One kernel, in full.")] = "",
+    name: Annotated[str, typer.Argument(help="One kernel, in full.", autocompletion=complete.kernels)] = "",
     json: Json = None,
     seed: Seed = 0,
     quiet: Quiet = False,
@@ -136,7 +143,9 @@ def _kernel_row(name: str, cls: type) -> dict:
 
 
 def cite(
-    name: Annotated[str, typer.Argument(help="A kernel; langevin itself if left out.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="A kernel; langevin itself if left out.", autocompletion=complete.kernels)
+    ] = "",
     json: Json = None,
     seed: Seed = 0,
     quiet: Quiet = False,

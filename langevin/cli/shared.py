@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import pkgutil
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -12,18 +10,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from langevin.cli import complete
+
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random, where something is.")]
-Size = Annotated[str, typer.Option(help="cpu, gpu or quick.")]
+Size = Annotated[str, typer.Option(help="cpu, gpu or quick.", autocompletion=complete.among(complete.SIZES))]
 Figure = Annotated[Path | None, typer.Option(help="Draw the figure to this .png or .svg file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Data = Annotated[str | None, typer.Option(help="A table in place of the usual one, by name or path.")]
-
-
-def kernels() -> list[str]:
-    """Names of samplers, for the shell to complete; without importing them, which takes seconds."""
-    found = importlib.util.find_spec("langevin.samplers")
-    return [m.name for m in pkgutil.iter_modules(found.submodule_search_locations if found else [])]
 
 
 def options(words: list[str]) -> dict[str, str]:
