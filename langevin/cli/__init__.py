@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
-from langevin.cli import evidence, figures, fit, models, samplers
+from langevin.cli import errors, evidence, figures, fit, models, samplers
 from langevin.cli.shared import fail
 
 app = typer.Typer(
@@ -47,15 +48,14 @@ app.command("bench")(figures.bench)
 app.command("reproduce")(figures.reproduce)
 
 
-def main() -> None:
-    """The entry point: a mistake of the user's gets one sentence and exit code 2."""
+def main(words: list[str] | None = None) -> None:
+    """The entry point: an error is one sentence, with exit code 2 for a mistake and 70 for a defect of ours."""
     try:
-        app(standalone_mode=True)
-    except (ValueError, FileNotFoundError, FileExistsError) as error:
-        fail(str(error))
+        app(words, standalone_mode=True)
     except KeyboardInterrupt:
         fail("interrupted before the first draws; nothing was saved.")
-    except RuntimeError as error:
-        if not str(error).startswith("run:") and type(error).__name__ != "StoreError":
+    except Exception as error:
+        if os.environ.get(errors.DEBUG):
             raise
-        fail(str(error))
+        told = errors.explain(error)
+        fail(told.sentence, code=told.code)

@@ -84,7 +84,7 @@ def evidence(
         write_json(json, {"source": source, "seed": seed, "table": rows})
     if not quiet:
         _print(rows)
-        if about:
+        if about and any("log_z" in row for row in rows):
             where = Path(source) / f"{DOCUMENT}.json"
             say(f"kept in {where}; `langevin report {source}` shows it.")
     if all("log_z" not in row for row in rows):
@@ -99,10 +99,15 @@ def _found(source: str, data: str | None, target: str | None, hidden: str) -> tu
             fail(f"evidence: there is no file {source}.")
         import runpy
 
+        from langevin.core.target import Target
+
         names = runpy.run_path(source)
         missing = [name for name in ("target", "base") if name not in names]
         if missing:
             fail(f"evidence: {source} has no {missing[0]!r}; a script sets `target` and `base`, and `draws` if known.")
+        if not isinstance(names["target"], Target):
+            what = type(names["target"]).__name__
+            fail(f"evidence: `target` in {source} is {what}; it must be a target such as Density(fn) or Bayes(…).")
         return names["target"], names["base"], names.get("draws"), None
     from langevin.data import tables
     from langevin.estimators import classifier, files, regressor

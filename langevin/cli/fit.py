@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from langevin.cli import complete
@@ -202,7 +203,7 @@ def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
 def _tell(console: Console, result: dict[str, Any]) -> None:
     verdict = result["verdict"]
     colour = {"good": "green", "care": "yellow"}.get(verdict["level"], "red")
-    console.print(f"\n[{colour}]{verdict['headline']}[/{colour}]", highlight=False)
+    console.print(f"\n[{colour}]{escape(verdict['headline'])}[/{colour}]", highlight=False)
     for finding in verdict["findings"]:
         say(f"- {finding['sentence']}", quiet=console.quiet)
     table = Table("on rows not seen", "", box=None, pad_edge=False, header_style="bold")

@@ -48,6 +48,6 @@ def dim(name: str, provenance: dict) -> None:
     Console().print(f"\n[dim]{escape(told)}[/dim]")
 
 
-def fail(sentence: str) -> NoReturn:
+def fail(sentence: str, *, code: int = 2) -> NoReturn:
     say(f"langevin: {sentence}", error=True)
-    raise SystemExit(2)
+    raise SystemExit(code)

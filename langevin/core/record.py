@@ -119,7 +119,9 @@ def _leaf(self, field: dataclasses.Field, value: Any) -> Any:
             raise ValueError(f"{type(self).__name__}: {field.name} is {value}; it must be {need}.")
         kind = int if field.type in ("int", int) else float
         return np.asarray(value, jax.dtypes.canonicalize_dtype(kind))[()]
-    if (isinstance(value, str) and "low" in field.metadata) or (_is_tree(value) and field.type in NUMBERS):
+    missing = value is None and field.default is not None
+    text = isinstance(value, str) and "low" in field.metadata
+    if text or ((missing or _is_tree(value)) and field.type in NUMBERS):
         raise TypeError(f"{type(self).__name__}: {field.name} is {value!r}; it must be a number or a schedule.")
     if isinstance(value, jax.Array) and value.ndim == 0 and getattr(value, "weak_type", False):
         return jax.lax.convert_element_type(value, value.dtype)

@@ -19,12 +19,15 @@ from jax.sharding import Mesh
 
 from langevin.core import sharding, tree
 from langevin.core.advance import MAPPED, Collect, advance, chains_of
+from langevin.core.arguments import check_counts, check_kinds
 from langevin.core.kernel import Kernel, PerChain, admit
 from langevin.core.store import Store
 from langevin.core.target import HasStructure, Target
 from langevin.core.types import Info, Key, Progress, PyTree, Run, State, position_of
 
 Callback = Callable[[Progress], Progress | None]
+
+LONG = 10_000  # draws up to which a chunk may be longer than the run, for runs to share a program
 
 
 @runtime_checkable
@@ -58,8 +61,9 @@ def run(
     With a store the returned `kept` and `info` are read lazily from disk. Started again from the returned states with
     the same key, a run goes on as if it had not stopped. An interrupt (Ctrl-C) keeps the draws so far.
     """
-    _check(draws=draws, thin=thin, chunk=chunk)
-    _check(0, warmup=warmup)
+    check_counts(draws=draws, warmup=warmup, thin=thin, chunk=chunk)
+    check_kinds(key, callbacks=callbacks, store=store, collect=collect)
+    chunk = min(chunk, max(draws, warmup, LONG))  # room is made for a whole chunk
     admit(kernel, target)
     if isinstance(store, (str, FilePath)):
         store = Store(store)
@@ -165,7 +169,12 @@ def begin_all(key: Key, kernel: Kernel | PerChain, target: Target, positions: Py
     sizes = {np.shape(u)[0] if np.ndim(u) else None for u in leaves}
     if not leaves or None in sizes or len(sizes) != 1:
         shapes = ", ".join(f"{n}: {np.shape(u)}" for n, u in zip(tree.names(positions), leaves, strict=True))
-        raise ValueError(f"run: every leaf of `start` needs the same leading chain axis; got {shapes or 'no leaves'}.")
+        lists = "; give arrays and no lists of numbers" if None in sizes else ""
+        raise ValueError(
+            f"run: every leaf of `start` needs the same leading chain axis; got {shapes or 'no leaves'}{lists}."
+        )
+    if sizes == {0}:
+        raise ValueError("run: `start` has no chains; give one position or more along its first axis.")
     _check_positions(target, positions)
     group = kernel.group
     chains = len(leaves[0])
@@ -239,14 +248,6 @@ def join(pieces: list[tuple[PyTree, Info]]) -> tuple[PyTree, Info]:
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *pieces)
 
 
-def _check(least: int = 1, **counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, (int, np.integer)):
-            raise TypeError(f"run: {name} is {value!r}; it must be a whole number.")
-        if value < least:
-            raise ValueError(f"run: {name} is {value}; it must be {least} or more.")
-
-
 def _interrupted(draws: int) -> None:
     warnings.warn(f"run: interrupted; {max(draws, 0)} draws a chain are kept.", stacklevel=3)
 
@@ -260,8 +261,9 @@ def _name_diverged(info: Info, told: set[int], changed: State | None) -> None:
     if dead:
         told |= dead
         names = ", ".join(map(str, sorted(dead)))
+        rest = "the others go on" if len(told) < len(lost) else "none is left, and the run ends here"
         warnings.warn(
-            f"run: chain {names} has diverged (log density not finite) and is left out of averages; the others go on. "
+            f"run: chain {names} has diverged (log density not finite) and is left out of averages; {rest}. "
             "A smaller step size is the usual remedy.",
             stacklevel=3,
         )

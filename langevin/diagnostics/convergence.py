@@ -161,6 +161,9 @@ def diagnose(quantities: Mapping[str, Any], info=None) -> Diagnosis:
     draws collected in no chain (the exploration stage of a cycle) are set aside. Weights are not used
     otherwise: R̂ and ESS are of the plain draws.
     """
+    if not isinstance(quantities, Mapping):
+        kind = type(quantities).__name__
+        raise TypeError(f"diagnose was given {kind}: pass named quantities (chain, draw, …), such as {{'x': draws}}.")
     arrays = {name: np.asarray(x) for name, x in quantities.items()}
     shapes = {name: x.shape[:2] for name, x in arrays.items()}
     if len(set(shapes.values())) != 1 or any(len(shape) < 2 for shape in shapes.values()):

@@ -172,6 +172,9 @@ def bnn(
     """
     if kind not in get_args(Kind):
         raise ValueError(f"bnn: kind is {kind!r}; it must be one of {', '.join(get_args(Kind))}.")
+    for name, values in zip("xy", data, strict=False):
+        if np.asarray(values).dtype.kind not in "biufV":  # V: bfloat16 and its kin
+            raise TypeError(f"bnn: {name} has dtype {np.asarray(values).dtype}; it must hold numbers.")
     x, y = jnp.asarray(data[0]), jnp.asarray(data[1])
     if not _is_net(build) and hasattr(build, "on"):
         build = build.on(x)  # an initialiser of another library may need to see an input
@@ -214,6 +217,8 @@ def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTre
             raise ValueError(f"bnn: prior is {rule!r}; it must be a number, 'fan_in' or a dict of path patterns.")
         else:
             scale = float(rule)
+        if not scale > 0:
+            raise ValueError(f"bnn: the prior of {name} has standard deviation {scale:g}; it must be positive.")
         scales.append(jnp.asarray(scale, jnp.float32))
     return jax.tree.unflatten(structure, scales)
 
