@@ -12,6 +12,7 @@ from . import energy as energy
 from . import estimators as estimators
 from . import evidence as evidence
 from . import nets as nets
+from . import plot as plot
 from . import samplers as samplers
 from . import schedules as schedules
 from . import targets as targets
@@ -112,6 +113,7 @@ __all__ = [
     "log_evidence",
     "mesh",
     "nets",
+    "plot",
     "replace",
     "run",
     "sample",

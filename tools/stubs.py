@@ -57,7 +57,7 @@ TOP = {
 }
 PACKAGES = [
     "audit", "baselines", "convert", "core", "data", "diagnostics", "diffusion", "dynamics", "energy", "estimators",
-    "evidence", "nets", "samplers", "schedules", "targets", "tune",
+    "evidence", "nets", "plot", "samplers", "schedules", "targets", "tune",
 ]  # fmt: skip
 
 

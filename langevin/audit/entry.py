@@ -40,7 +40,7 @@ from langevin.audit.verdict import Finding, row_words, verdict
 from langevin.core import noise
 from langevin.core.advance import advance
 from langevin.core.begin import begin_all
-from langevin.core.record import show
+from langevin.core.display import show
 from langevin.core.result import Result, interleaved, ratio
 from langevin.core.types import Law
 from langevin.samplers.sgld import SGLD

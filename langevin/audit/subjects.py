@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langevin.core.kernel import Kernel, Wrapper, describe, named, registered, replace
+from langevin.core.display import describe
+from langevin.core.kernel import Kernel, Wrapper, named, registered, replace
 from langevin.core.record import is_record, record, static
 from langevin.core.types import Law
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Annotated
 
 import typer
 
-from langevin.cli import evidence, figures, fit, models, samplers
+from langevin.cli import errors, evidence, figures, fit, models, samplers
 from langevin.cli.shared import fail, say, terminate
 
 app = typer.Typer(
@@ -48,17 +49,16 @@ app.command("bench")(figures.bench)
 app.command("reproduce")(figures.reproduce)
 
 
-def main() -> None:
-    """The entry point: a mistake of the user's gets one sentence and exit code 2."""
+def main(words: list[str] | None = None) -> None:
+    """The entry point: an error is one sentence, with exit code 2 for a mistake and 70 for a defect of ours."""
     signal.signal(signal.SIGTERM, terminate)
     try:
-        app(standalone_mode=True)
-    except (ValueError, FileNotFoundError, FileExistsError) as error:
-        fail(str(error))
+        app(words, standalone_mode=True)
     except KeyboardInterrupt:
         say("\nlangevin: interrupted.", error=True)
         raise SystemExit(130) from None
-    except RuntimeError as error:
-        if not str(error).startswith("run:") and type(error).__name__ != "StoreError":
+    except Exception as error:
+        if os.environ.get(errors.DEBUG):
             raise
-        fail(str(error))
+        told = errors.explain(error)
+        fail(told.sentence, code=told.code)

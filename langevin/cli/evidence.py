@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from langevin.cli import complete
 from langevin.cli.fit import PARTS
 from langevin.cli.shared import Json, Quiet, Seed, fail, say, write_json
 
@@ -24,16 +25,13 @@ BATCHES = ("midpoint", "stages")
 DOUBT = "the error is not to be trusted; take a finer ladder."
 
 
-def methods() -> list[str]:
-    from langevin.evidence import METHODS
-
-    return list(METHODS)
-
-
 def evidence(
     source: Annotated[
         str,
-        typer.Argument(help="A script.py with `target` and `base`; a table; or a folder that `langevin fit` wrote."),
+        typer.Argument(
+            help="A script.py with `target` and `base`; a table; or a folder that `langevin fit` wrote.",
+            autocompletion=complete.tables,
+        ),
     ],
     data: Annotated[
         str | None,
@@ -41,7 +39,8 @@ def evidence(
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="A method; may be given again.", autocompletion=methods)
+        list[str] | None,
+        typer.Option(help="A method; may be given again.", autocompletion=complete.among(complete.METHODS)),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of hidden layers, for a table.")] = "16,16",
     json: Json = None,
@@ -85,7 +84,7 @@ def evidence(
         write_json(json, {"source": source, "seed": seed, "table": rows})
     if not quiet:
         _print(rows)
-        if about:
+        if about and any("log_z" in row for row in rows):
             where = Path(source) / f"{DOCUMENT}.json"
             say(f"kept in {where}; `langevin report {source}` shows it.")
     if all("log_z" not in row for row in rows):
@@ -100,10 +99,15 @@ def _found(source: str, data: str | None, target: str | None, hidden: str) -> tu
             fail(f"evidence: there is no file {source}.")
         import runpy
 
+        from langevin.core.target import Target
+
         names = runpy.run_path(source)
         missing = [name for name in ("target", "base") if name not in names]
         if missing:
             fail(f"evidence: {source} has no {missing[0]!r}; a script sets `target` and `base`, and `draws` if known.")
+        if not isinstance(names["target"], Target):
+            what = type(names["target"]).__name__
+            fail(f"evidence: `target` in {source} is {what}; it must be a target such as Density(fn) or Bayes(…).")
         return names["target"], names["base"], names.get("draws"), None
     from langevin.data import tables
     from langevin.estimators import classifier, files, regressor

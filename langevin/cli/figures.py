@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from langevin.cli import complete
 from langevin.cli.shared import Data, Figure, Json, Quiet, Seed, Size, dim, fail, say
 
 SIZES = ("cpu", "gpu", "quick")
@@ -54,7 +55,9 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
     """The command of a kind; `about` is its help."""
 
     def command(
-        name: Annotated[str, typer.Argument(help="Which one; --list shows them.")] = "",
+        name: Annotated[
+            str, typer.Argument(help="Which one; --list shows them.", autocompletion=complete.results)
+        ] = "",
         json: Json = None,
         seed: Seed = 0,
         size: Size = "cpu",

@@ -13,11 +13,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from langevin.cli import complete
 from langevin.cli.models import figures_of, numbers_of, write_report
 from langevin.cli.place import Place
-from langevin.cli.shared import LAST_WORDS, Json, Quiet, Seed, fail, kernels, options, say, write_json
+from langevin.cli.shared import LAST_WORDS, Json, Quiet, Seed, fail, options, say, write_json
 
 PARTS = 0.8, 0.2
 SCORING = 0.15  # time for scores and report, relative to that of all stages before
@@ -25,16 +27,28 @@ SCORING = 0.15  # time for scores and report, relative to that of all stages bef
 
 def fit(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.",
+            autocompletion=complete.tables,
+        ),
+    ],
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
-    task: Annotated[str | None, typer.Option(help="regression or classification; guessed if left out.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="regression or classification; guessed if left out.", autocompletion=complete.among(complete.TASKS)
+        ),
+    ] = None,
     plan: Annotated[
-        str, typer.Option(help="auto, mile or smile.", autocompletion=lambda: ["auto", "mile", "smile"])
+        str, typer.Option(help="auto, mile or smile.", autocompletion=complete.among(complete.PLANS))
     ] = "auto",
     kernel: Annotated[
         str | None,
         typer.Option(
-            help="Sample with this kernel as it is; then its fields: --step-size 1e-5 …", autocompletion=kernels
+            help="Sample with this kernel as it is; then its fields: --step-size 1e-5 …",
+            autocompletion=complete.kernels,
         ),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of hidden layers.")] = "16,16",
@@ -127,7 +141,8 @@ def _warnings_said() -> Iterator[None]:
 
 def _estimator(task: str, given: dict[str, Any]) -> Any:
     from langevin.audit.subjects import number
-    from langevin.core.kernel import describe, named
+    from langevin.core.display import describe
+    from langevin.core.kernel import named
     from langevin.estimators.classifier import BayesianClassifier
     from langevin.estimators.regressor import BayesianRegressor
 
@@ -179,7 +194,7 @@ def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
 def _tell(console: Console, result: dict[str, Any]) -> None:
     verdict = result["verdict"]
     colour = {"good": "green", "care": "yellow"}.get(verdict["level"], "red")
-    console.print(f"\n[{colour}]{verdict['headline']}[/{colour}]", highlight=False)
+    console.print(f"\n[{colour}]{escape(verdict['headline'])}[/{colour}]", highlight=False)
     for finding in verdict["findings"]:
         say(f"- {finding['sentence']}", quiet=console.quiet)
     table = Table("on rows not seen", "", box=None, pad_edge=False, header_style="bold")

@@ -89,7 +89,7 @@ def compare(
     for r in rows:
         form = ".2f" if "words" in r else ".4g"  # log evidence has many digits before those that count
         numbers = [format(r[k], form) for k in ("first", "second", "difference", "stderr")]
-        table.add_row(r["score"], *numbers, r["better"])
+        table.add_row(r["score"], *numbers, escape(r["better"]))
     Console(quiet=quiet).print(table)
     for told in [r["words"] for r in rows if "words" in r] + missing:
         say(told, quiet=quiet)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from langevin.cli import complete
 from langevin.cli.shared import Json, Quiet, Seed, Size, dim, fail, options, say, write_json
 
 
@@ -21,9 +22,15 @@ def audit(
     context: typer.Context,
     kernel: Annotated[
         str,
-        typer.Argument(help="A kernel of ours, module:Kernel, file.py:Kernel or blackjax:NAME; then its options."),
+        typer.Argument(
+            help="A kernel of ours, module:Kernel, file.py:Kernel or blackjax:NAME; then its options.",
+            autocompletion=complete.kernels,
+        ),
     ] = "",
-    target: Annotated[list[str] | None, typer.Option(help="Only this target; may be given again.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this target; may be given again.", autocompletion=complete.among(complete.TRIALS)),
+    ] = None,
     json: Json = None,
     seed: Seed = 0,
     size: Size = "cpu",
@@ -66,13 +73,14 @@ def audit(
 
 
 def kernels(
-    name: Annotated[str, typer.Argument(help="One kernel, in full.")] = "",
+    name: Annotated[str, typer.Argument(help="One kernel, in full.", autocompletion=complete.kernels)] = "",
     json: Json = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
     """What each kernel is, its invariant law, its fields and its references."""
     from langevin.core import kernel as core
+    from langevin.core.display import describe
 
     try:
         core.named(name or "sgld")
@@ -94,7 +102,7 @@ def kernels(
     row = rows[name.lower()]
     console.print(f"[bold]{name.lower()}[/bold]: {escape(row['summary'])}\nconverges to: {escape(row['law'])}\n")
     table = Table("field", "default", "meaning", box=None, pad_edge=False, header_style="bold")
-    for field in core.describe(chosen[name.lower()]):
+    for field in describe(chosen[name.lower()]):
         table.add_row(field.name, escape(row["fields"][field.name]["default"]), escape(field.words))
     console.print(table)
     say("\n" + "\n".join(row["references"]))
@@ -119,11 +127,11 @@ def _print_audit(result) -> None:
 
 def _kernel_row(name: str, cls: type) -> dict:
     from langevin.core import kernel as core
-    from langevin.core.record import show
+    from langevin.core.display import describe, show, summary
 
     fields = {
         f.name: {"default": "required" if f.default is dataclasses.MISSING else show(f.default), "meaning": f.words}
-        for f in core.describe(cls)
+        for f in describe(cls)
     }
     try:
         with warnings.catch_warnings():
@@ -131,11 +139,13 @@ def _kernel_row(name: str, cls: type) -> dict:
             law = cls().law().words
     except TypeError:  # a kernel made of a kernel has no law of its own
         law = "that of its inner kernel"
-    return dict(summary=core.summary(cls), law=law, fields=fields, references=core.references(cls))
+    return dict(summary=summary(cls), law=law, fields=fields, references=core.references(cls))
 
 
 def cite(
-    name: Annotated[str, typer.Argument(help="A kernel; langevin itself if left out.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="A kernel; langevin itself if left out.", autocompletion=complete.kernels)
+    ] = "",
     json: Json = None,
     seed: Seed = 0,
     quiet: Quiet = False,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import pkgutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,21 +13,17 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from langevin.cli import complete
+
 TERMINATED = 143  # the exit code of a process that was asked to end by SIGTERM
 LAST_WORDS: list[Callable[[], None]] = []  # what a command says when it is terminated, the latest
 
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random, where something is.")]
-Size = Annotated[str, typer.Option(help="cpu, gpu or quick.")]
+Size = Annotated[str, typer.Option(help="cpu, gpu or quick.", autocompletion=complete.among(complete.SIZES))]
 Figure = Annotated[Path | None, typer.Option(help="Draw the figure to this .png or .svg file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Data = Annotated[str | None, typer.Option(help="A table in place of the usual one, by name or path.")]
-
-
-def kernels() -> list[str]:
-    """Names of samplers, for the shell to complete; without importing them, which takes seconds."""
-    found = importlib.util.find_spec("langevin.samplers")
-    return [m.name for m in pkgutil.iter_modules(found.submodule_search_locations if found else [])]
 
 
 def options(words: list[str]) -> dict[str, str]:
@@ -73,6 +67,6 @@ def dim(name: str, provenance: dict) -> None:
     Console().print(f"\n[dim]{escape(told)}[/dim]")
 
 
-def fail(sentence: str) -> NoReturn:
+def fail(sentence: str, *, code: int = 2) -> NoReturn:
     say(f"langevin: {sentence}", error=True)
-    raise SystemExit(2)
+    raise SystemExit(code)

@@ -21,7 +21,12 @@ def begin_all(key: Key, kernel: Kernel | PerChain, target: Target, positions: Py
     sizes = {np.shape(u)[0] if np.ndim(u) else None for u in leaves}
     if not leaves or None in sizes or len(sizes) != 1:
         shapes = ", ".join(f"{n}: {np.shape(u)}" for n, u in zip(tree.names(positions), leaves, strict=True))
-        raise ValueError(f"run: every leaf of `start` needs the same leading chain axis; got {shapes or 'no leaves'}.")
+        lists = "; give arrays and no lists of numbers" if None in sizes else ""
+        raise ValueError(
+            f"run: every leaf of `start` needs the same leading chain axis; got {shapes or 'no leaves'}{lists}."
+        )
+    if sizes == {0}:
+        raise ValueError("run: `start` has no chains; give one position or more along its first axis.")
     _check_positions(target, positions)
     group = kernel.group
     chains = len(leaves[0])

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from langevin.core.arrays import to_plain
-from langevin.core.record import is_record, show
+from langevin.core.record import is_record
 
 OWN = "langevin"
 PLAIN = (bool, int, float, complex, str, bytes, np.generic, np.ndarray, jax.Array)
@@ -49,7 +49,7 @@ def _add(mark, x: Any, within: tuple) -> None:
     elif isinstance(x, CodeType):
         _add_code(mark, x, within)
     elif callable(x) and jax.tree_util.all_leaves([x]):
-        mark.update(f"{getattr(x, '__module__', '')}.{show(x)}".encode())
+        mark.update(f"{getattr(x, '__module__', '')}.{getattr(x, '__qualname__', type(x).__name__)}".encode())
         if not any(x is seen for seen in within):  # a function may close over itself
             _add(mark, _contents(x), (*within, x))
     elif jax.tree_util.all_leaves([x]):

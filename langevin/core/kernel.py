@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import inspect
 import pkgutil
 import re
 import sys
@@ -19,9 +18,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 
-from langevin.core import noise, tree
+from langevin.core import display, noise, tree
 from langevin.core import record as records
-from langevin.core.record import is_static, nonnegative, positive, record, static
+from langevin.core.record import nonnegative, positive, record, static
 from langevin.core.schedule import Schedule, at
 from langevin.core.target import HasDensity, Target, need
 from langevin.core.types import Info, Key, Law, PyTree, Scalar, State
@@ -67,6 +66,17 @@ class Kernel:
 
     def law(self) -> Law:
         raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return display.record_page(self, (f"stationary distribution: {law_in_words(self)}",))
+
+
+def law_in_words(kernel: Any) -> str:
+    """The stationary distribution that a kernel states; nothing of what is no kernel."""
+    try:
+        return kernel.law().words
+    except (AttributeError, NotImplementedError):  # half written, or loaded as text only
+        return "not stated"
 
 
 class Wrapper(Kernel):
@@ -249,34 +259,6 @@ def metropolis(key: Key, energy_error: Scalar, new: State, old: State) -> tuple[
     accept = jax.random.uniform(key) < probability
     position, aux, evaluation = tree.where(accept, (new.position, new.aux, new.eval), (old.position, old.aux, old.eval))
     return new._replace(position=position, aux=aux, eval=evaluation), probability
-
-
-# --- reading a kernel's own words: for the command line, the report and the docs ----------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Described:
-    """One field of a kernel."""
-
-    name: str
-    default: Any
-    static: bool
-    words: str
-
-
-def describe(cls: type) -> list[Described]:
-    """The fields of a record with their meaning, from the `field: meaning` lines of its docstring and its bases'."""
-    line = re.compile(r"^(\w+): (.+(?:\n {2,}.+)*)", flags=re.M)
-    words = dict(f for c in reversed(cls.__mro__) for f in line.findall(inspect.cleandoc(c.__doc__ or "")))
-    return [
-        Described(f.name, f.default, is_static(f), re.sub(r"\s+", " ", words.get(f.name, "")))
-        for f in dataclasses.fields(cls)
-    ]
-
-
-def summary(cls: type) -> str:
-    """The first sentence of a class docstring."""
-    return (cls.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
 
 
 def references(cls: type) -> list[str]:

@@ -43,6 +43,8 @@ Noise = Literal["normal", "rademacher"]
 def like(key: Key, x: PyTree, kind: Noise = "normal") -> PyTree:
     """Independent noise in the shape of x: unit variance, mean zero."""
     leaves, structure = jax.tree.flatten(x)
+    if kind not in DRAWS:
+        raise ValueError(f"noise is {kind!r}; it must be 'normal' or 'rademacher'.")
     if not leaves:
         return x
     # split, not fold_in: the reuse checker does not take fold_in for a use, and would not see a key used twice

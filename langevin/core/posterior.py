@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from langevin.core import arviz, document, sharding, tree
+from langevin.core import arviz, display, document, sharding, tree
+from langevin.core.above import above
 from langevin.core.advance import Collect
 from langevin.core.files import StoreError
-from langevin.core.kernel import Kernel, PerChain
+from langevin.core.kernel import Kernel, PerChain, law_in_words
 from langevin.core.provenance import Provenance
-from langevin.core.record import as_record, show
-from langevin.core.rounds import restructure
+from langevin.core.record import as_record
+from langevin.core.restore import loaded_kernel, onto, reseat, storable
 from langevin.core.run import Callback, join, run
-from langevin.core.serialize import Unstored, decode, encode
+from langevin.core.serialize import Unstored, decode
 from langevin.core.shards import Stored, StoredInfo
 from langevin.core.store import Store
 from langevin.core.target import Target
@@ -50,7 +50,20 @@ class Posterior:
         known = self.provenance
         spent = f"{known.n_grad:,} gradients in {known.seconds:.1f} s"
         lost = f", {len(self.diverged)} of them diverged" if self.diverged else ""
-        return f"Posterior({chains} chains{lost} × {draws} draws by {show(self.kernel)}; {spent})"
+        return f"Posterior({chains} chains{lost} × {draws} draws by {display.show(self.kernel)}; {spent})"
+
+    def _repr_html_(self) -> str:
+        chains, draws = np.shape(self.info.ok)
+        known, info = self.provenance, self.info
+        rows = [("chains × draws", f"{chains} × {draws}"), ("kernel", display.show(self.kernel))]
+        rows.append(("stationary distribution", law_in_words(self.kernel)))
+        if self.diverged:
+            rows.append(("chains that diverged", ", ".join(map(str, self.diverged))))
+        rows.append(("draws", display.show(self.draws)))
+        if np.any(np.asarray(info.acceptance) != 1):
+            rows.append(("mean acceptance", f"{np.mean(np.asarray(info.acceptance)):.3f}"))
+        rows.append(("cost", f"{known.n_grad:,} gradients in {known.seconds:.1f} s on {known.device}"))
+        return display.page("Posterior", "", rows)
 
     @property
     def diverged(self) -> tuple[int, ...]:
@@ -105,7 +118,7 @@ class Posterior:
         if isinstance(self.kernel, Unstored):
             raise TypeError(self.kernel.sentence)
         began = time.perf_counter()
-        go_on = run(key, self.kernel, target, restructure(self.state, self.kernel, target), draws=draws, **options)
+        go_on = run(key, self.kernel, target, reseat(self.state, self.kernel, target), draws=draws, **options)
         kept, info = join([(_loaded(self.draws), _loaded(self.info)), (_loaded(go_on.kept), _loaded(go_on.info))])
         past = dataclasses.asdict(self.provenance)
         past["seconds"] += time.perf_counter() - began
@@ -129,7 +142,7 @@ class Posterior:
                 info = Info._make(np.asarray(getattr(self.info, f))[:, begin : begin + n] for f in Info._fields)
                 begin += n
                 store.append(begin, (), (), (), (block, info))
-            kernel = _storable(self.kernel)
+            kernel = storable(self.kernel)
             value = dict(kernel=kernel, state=self.state, provenance=self.provenance)
             store.guarded(lambda: document.save(folder, DOCUMENT, value))
         finally:
@@ -145,11 +158,11 @@ class Posterior:
         stored = Stored.at(folder, like)
         try:
             state, past = decode(body["state"], arrays, lenient=True), decode(body["provenance"], arrays)
-            state = state if like is None else state._replace(position=_onto(state.position, like))
+            state = state if like is None else state._replace(position=onto(state.position, like))
         except (TypeError, KeyError, AttributeError) as error:
             raise StoreError(f"posterior: {folder / DOCUMENT}.json holds no posterior ({error}).") from None
         info = StoredInfo(folder, stored.manifest).load()
-        return cls(stored.load(), info, state, _kernel(body.get("kernel"), arrays), past)
+        return cls(stored.load(), info, state, loaded_kernel(body.get("kernel"), arrays), past)
 
     def to_arviz(self, fn: Callable[[PyTree], PyTree] | None = None, *, limit: int = 100, **groups: dict) -> Any:
         """An ArviZ InferenceData (0.x) or DataTree (1.x) of fn(position), or of the position itself if it is small.
@@ -158,13 +171,29 @@ class Posterior:
         log_likelihood, observed_data …) are passed by name as dicts of arrays, (chain, draw, …) unless they are data.
         Diverged chains and draws that were not collected are left out of all of them.
         """
+        values = self.values(fn, limit=limit)
+        return arviz.export(values, self.info, self.weights() > 0, groups)
+
+    def values(self, fn: Callable[[PyTree], PyTree] | None = None, *, limit: int = 100) -> PyTree:
+        """fn of every draw, or the draws themselves if a position has at most `limit` numbers: (chain, draw, …)."""
         first = next(iter(self._blocks()))
         if fn is None and tree.size(jax.tree.map(lambda u: u[0, 0], first)) > limit:
             raise ValueError(
-                f"to_arviz: a position has more than {limit} numbers; pass fn to say what to export, or a larger limit."
+                f"posterior: a position has more than {limit} numbers; pass fn to say what of it, or a larger limit."
             )
-        values = self.map(fn) if fn is not None else _joined(list(self._blocks()))
-        return arviz.export(values, self.info, self.weights() > 0, groups)
+        return self.map(fn) if fn is not None else _joined(list(self._blocks()))
+
+    def summary(self, fn: Callable[[PyTree], PyTree] | None = None, *, limit: int = 100) -> Any:
+        """A pandas DataFrame: mean, sd, quantiles, Monte Carlo error, ESS and R̂ of every number of fn(position).
+
+        fn: what to sum up; the position itself if it has at most `limit` numbers. Diverged chains and draws that were
+        not collected are left out, and draws have their weights (`langevin.report.summary` has the formulas).
+        """
+        return above("summary")(self, fn, limit=limit)
+
+    def plot(self, kind: str = "trace", *args: Any, **options: Any) -> Any:
+        """A chart on Matplotlib, by its name in `langevin.plot`: trace, rank, forest, energy, and of predictions."""
+        return above("plot")(self, kind, *args, **options)
 
     def _blocks(self) -> Iterator[PyTree]:
         yield from self.draws if isinstance(self.draws, Stored) else [self.draws]
@@ -184,6 +213,7 @@ def sample(
     callbacks: Sequence[Callback] = (),
     store: str | Path | Store | None = None,
     mesh: Mesh | None = None,
+    tune: Literal["auto"] | Callable[..., tuple[Any, State]] | None = None,
 ) -> Posterior:
     """Sample a target and return the draws as a Posterior.
 
@@ -199,19 +229,30 @@ def sample(
     callbacks: called after every chunk with a Progress, such as ProgressBar(draws) or EarlyStop().
     store: a folder to which draws are streamed; a run with the same folder resumes.
     mesh: devices for chains and data, made by `langevin.mesh`.
+    tune: "auto" finds step size and metric from `start` before sampling (`langevin.tune.auto`); or a tuner
+        (key, kernel, target, states) → (kernel, states). A run that resumes from a store is tuned again, alike.
     """
-    began = time.perf_counter()
+    began, given = time.perf_counter(), key
+    if tune is not None:
+        k_tune, key = jax.random.split(key)
+        kernel, start = _tuner(tune)(k_tune, kernel, target, start)
     how: dict[str, Any] = dict(warmup=warmup, thin=thin, chunk=chunk, collect=collect, callbacks=callbacks)
     opened = Store(store) if isinstance(store, (str, Path)) else store
     out = run(key, kernel, target, start, draws=draws, store=opened, mesh=mesh, **how)
     seed = tuple(
-        np.asarray(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key).tolist()
+        np.asarray(jax.random.key_data(given) if jnp.issubdtype(given.dtype, jax.dtypes.prng_key) else given).tolist()
     )
     n_grad, n_data = (int(np.sum(getattr(out.info, f), dtype=np.int64)) for f in ("n_grad", "n_data"))
     layout = "vmap" if mesh is not None else sharding.layout(out.states.position, out.info.ok.shape[0])
     seconds = opened.seconds() if opened is not None else time.perf_counter() - began
     known = dict(seed=seed, seconds=seconds, n_grad=n_grad, n_data=n_data, layout=layout)
     return Posterior(out.kept, out.info, out.states, out.kernel, Provenance.now(**known))
+
+
+def _tuner(tune: Any) -> Callable[..., tuple[Any, State]]:
+    if (isinstance(tune, str) and tune != "auto") or (not isinstance(tune, str) and not callable(tune)):
+        raise ValueError(f"sample: tune is {tune!r}; it must be 'auto', a tuner such as langevin.tune.window, or None.")
+    return above("tune") if tune == "auto" else tune
 
 
 @jax.jit
@@ -236,37 +277,3 @@ def _joined(parts: list[PyTree]) -> PyTree:
 
 def _loaded(x: PyTree) -> PyTree:
     return x.load() if isinstance(x, (Stored, StoredInfo)) else x
-
-
-def _storable(kernel: Any) -> Any:
-    """The kernel, or what to store in its place where it holds code; that is said now, not when it is missed."""
-    if isinstance(kernel, Unstored):
-        return {"sentence": kernel.sentence, "text": kernel.text}
-    lost = encode(kernel).lost
-    if not lost:
-        return kernel
-    field, what = next(iter(lost.items()))
-    sentence = (
-        f"posterior: the kernel's {field or 'value'} is {what}, code that a file cannot hold; use a record in its "
-        "place (a schedule of langevin.schedules, samplers.optimize.Adam, or a class of your own with @record), or "
-        "give the kernel again after loading: dataclasses.replace(posterior, kernel=…)."
-    )
-    warnings.warn(sentence, stacklevel=4)
-    return {"sentence": sentence, "text": repr(kernel)}
-
-
-def _kernel(body: Any, arrays: list) -> Any:
-    """A loaded kernel, or what says why it is not there."""
-    try:
-        kernel = decode(body, arrays)
-    except StoreError as error:
-        sentence = f"{error} Or give the kernel to what was loaded: dataclasses.replace(posterior, kernel=…)."
-        return Unstored(sentence, "a kernel that is not known here")
-    return Unstored(**kernel) if isinstance(kernel, dict) else kernel
-
-
-def _onto(x: PyTree, like: PyTree) -> PyTree:
-    leaves, wanted = jax.tree.leaves(x), len(jax.tree.leaves(like))
-    if len(leaves) != wanted:
-        raise StoreError(f"posterior: a position has {len(leaves)} arrays and `like` {wanted}; they do not fit.")
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -16,6 +16,8 @@ from typing import Any, TypeVar, cast, dataclass_transform
 import jax
 import numpy as np
 
+from langevin.core.display import line, record_page, show
+
 T = TypeVar("T")
 
 RECORDS: dict[str, type] = {}  # every record by its import path "module:name": what `core.serialize` may rebuild
@@ -57,7 +59,10 @@ def record(cls: type[T]) -> type[T]:
             after(self)
 
     cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
-    cls.__repr__ = _repr  # type: ignore[method-assign]
+    if cls.__repr__ is object.__repr__:
+        cls.__repr__ = _repr  # type: ignore[method-assign]
+    if not hasattr(cls, "_repr_html_"):
+        cls._repr_html_ = record_page  # type: ignore[attr-defined]
     made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
     fields = dataclasses.fields(cast(Any, made))
     leaves = tuple(f.name for f in fields if not is_static(f))
@@ -114,7 +119,9 @@ def _leaf(self, field: dataclasses.Field, value: Any) -> Any:
             raise ValueError(f"{type(self).__name__}: {field.name} is {value}; it must be {need}.")
         kind = int if field.type in ("int", int) else float
         return np.asarray(value, jax.dtypes.canonicalize_dtype(kind))[()]
-    if (isinstance(value, str) and "low" in field.metadata) or (_is_tree(value) and field.type in NUMBERS):
+    missing = value is None and field.default is not None
+    text = isinstance(value, str) and "low" in field.metadata
+    if text or ((missing or _is_tree(value)) and field.type in NUMBERS):
         raise TypeError(f"{type(self).__name__}: {field.name} is {value!r}; it must be a number or a schedule.")
     if isinstance(value, jax.Array) and value.ndim == 0 and getattr(value, "weak_type", False):
         return jax.lax.convert_element_type(value, value.dtype)
@@ -125,29 +132,12 @@ def _leaf(self, field: dataclasses.Field, value: Any) -> Any:
 
 
 def _repr(self) -> str:
-    shown = ", ".join(f"{f.name}={show(getattr(self, f.name))}" for f in dataclasses.fields(self))
-    return f"{type(self).__name__}({shown})"
+    return line(self, [f.name for f in dataclasses.fields(self)])
 
 
 def values(record: Any) -> dict[str, Any]:
     """The fields of a record by name."""
     return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-
-
-def show(value: Any) -> str:
-    """A short text for a field's value: numbers plainly, arrays by shape, functions by name."""
-    if isinstance(value, External):
-        return show(value.fn)
-    if isinstance(value, (np.floating, float)):
-        return f"{float(value):.6g}"
-    if isinstance(value, np.integer):
-        return str(int(value))
-    if isinstance(value, (np.ndarray, jax.Array)):
-        concrete = value.ndim == 0 and not isinstance(value, jax.core.Tracer)
-        return f"{float(value):.6g}" if concrete else f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    if callable(value) and not is_record(value):
-        return getattr(value, "__qualname__", type(value).__name__)
-    return repr(value)
 
 
 @record
@@ -158,6 +148,9 @@ class External:
 
     def __call__(self, *args):
         return self.fn(*args)
+
+    def __repr__(self) -> str:
+        return show(self.fn)
 
 
 def as_record(fn: Callable) -> Any:

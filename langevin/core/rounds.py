@@ -24,9 +24,9 @@ from typing import Any
 import jax
 
 from langevin.core import document, progress, sharding
-from langevin.core.begin import begin
 from langevin.core.files import StoreError
 from langevin.core.kernel import PerChain
+from langevin.core.restore import reseat
 from langevin.core.serialize import decode, encode
 from langevin.core.types import State
 
@@ -66,7 +66,7 @@ class Folder:
             kernel = decode(body["kernel"], arrays)
         except StoreError:  # a class of the user's that is not imported yet: the rounds are run again
             return None
-        states = restructure(decode(body["states"], arrays, lenient=True), kernel, target, like.position)
+        states = reseat(decode(body["states"], arrays, lenient=True), kernel, target, like.position)
         kernel = sharding.beside(kernel, like) if isinstance(kernel, PerChain) else kernel
         return kernel, sharding.beside(states, like)
 
@@ -105,24 +105,3 @@ def repeat(one: Round, kernel: Any, states: State, target: Any, *, rounds: int) 
         if folder is not None and time.monotonic() - folder.written > SECONDS:
             folder.save(f"round-{i + 1}", kernel, states)
     return kernel, states
-
-
-def restructure(state: State, kernel: Any, target: Any, position: Any = None) -> State:
-    """The state on the structure that this kernel makes on this target: a loaded one may have lost named nodes.
-
-    position: of that structure; the state's own by default.
-    """
-    position = state.position if position is None else position
-    try:
-        made = jax.eval_shape(begin, jax.random.key(0), kernel, target, position)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TypeError(
-            f"posterior: the target does not take these positions ({type(error).__name__}); load them with `like`, "
-            "a position of one chain, or look above for what the target says."
-        ) from error
-    if jax.tree.structure(made) == jax.tree.structure(state):  # type: ignore[operator]
-        return state
-    leaves, wanted = jax.tree.leaves(state), jax.tree.leaves(made)
-    if [u.shape for u in leaves] != [u.shape for u in wanted]:
-        raise TypeError("posterior: its state does not fit this kernel and target; sample anew from its positions.")
-    return jax.tree.unflatten(jax.tree.structure(made), leaves)

@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 from langevin.core import progress as telling
 from langevin.core import sharding
 from langevin.core.advance import MAPPED, Collect, advance, chains_of
+from langevin.core.arguments import check_counts, check_kinds
 from langevin.core.begin import begin_all
 from langevin.core.interrupt import Patience
 from langevin.core.kernel import Kernel, PerChain, admit
@@ -27,6 +28,8 @@ from langevin.core.target import Target
 from langevin.core.types import Info, Key, Progress, PyTree, Run, State, position_of
 
 Callback = Callable[[Progress], Progress | None]
+
+LONG = 10_000  # draws up to which a chunk may be longer than the run, for runs to share a program
 
 
 @runtime_checkable
@@ -69,8 +72,9 @@ def run(
     the same key, a run goes on as if it had not stopped. An interrupt (Ctrl-C) ends it after the present chunk, and
     the draws so far are kept; a second one ends it at once.
     """
-    _check(draws=draws, thin=thin, chunk=chunk)
-    _check(0, warmup=warmup)
+    check_counts(draws=draws, warmup=warmup, thin=thin, chunk=chunk)
+    check_kinds(key, callbacks=callbacks, store=store, collect=collect)
+    chunk = min(chunk, max(draws, warmup, LONG))  # room is made for a whole chunk
     admit(kernel, target)
     if isinstance(store, (str, FilePath)):
         store = Store(store)
@@ -218,14 +222,6 @@ def join(pieces: list[tuple[PyTree, Info]]) -> tuple[PyTree, Info]:
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *pieces)
 
 
-def _check(least: int = 1, **counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, (int, np.integer)):
-            raise TypeError(f"run: {name} is {value!r}; it must be a whole number.")
-        if value < least:
-            raise ValueError(f"run: {name} is {value}; it must be {least} or more.")
-
-
 def _name_diverged(info: Info, told: set[int], changed: State | None) -> None:
     """Warn of chains that have diverged, but for those a callback has put back where their log density is finite."""
     lost = ~np.all(info.ok, axis=1)
@@ -235,8 +231,9 @@ def _name_diverged(info: Info, told: set[int], changed: State | None) -> None:
     if dead:
         told |= dead
         names = ", ".join(map(str, sorted(dead)))
+        rest = "the others go on" if len(told) < len(lost) else "none is left, and the run ends here"
         warnings.warn(
-            f"run: chain {names} has diverged (log density not finite) and is left out of averages; the others go on. "
+            f"run: chain {names} has diverged (log density not finite) and is left out of averages; {rest}. "
             "A smaller step size is the usual remedy.",
             stacklevel=3,
         )

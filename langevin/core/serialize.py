@@ -28,8 +28,9 @@ import numpy as np
 
 from langevin.core import noise
 from langevin.core.arrays import from_plain, is_key, to_plain
+from langevin.core.display import show
 from langevin.core.files import StoreError
-from langevin.core.record import RECORDS, is_static, show
+from langevin.core.record import RECORDS, is_static
 
 TAG = "$"
 OWN = "langevin"

@@ -71,6 +71,9 @@ class Stored:
         """The draws in a folder. `like` gives each the structure of a tree whose classes are not known here."""
         return cls(Path(path), read_manifest(Path(path)), None if like is None else jax.tree.structure(like))
 
+    def __repr__(self) -> str:
+        return f"Stored({len(self)} draws a chain in {self.path})"
+
     def __len__(self) -> int:
         return sum(s["draws"] for s in self.manifest["shards"])
 
@@ -98,6 +101,9 @@ class StoredInfo:
     def __init__(self, path: Path, manifest: dict[str, Any]):
         self._path, self._manifest = path, manifest
         self._read: Info | None = None
+
+    def __repr__(self) -> str:
+        return f"StoredInfo(in {self._path})"
 
     def __getattr__(self, name: str) -> np.ndarray:
         if name not in Info._fields:

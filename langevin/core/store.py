@@ -69,6 +69,8 @@ class Store:
 
     def is_empty(self) -> bool:
         """Whether the folder is free for a run."""
+        if self.path.exists() and not self.path.is_dir():
+            raise StoreError(f"store: {self.path} is a file; name a folder.")
         own = lambda file: file.suffix == WRITING or file.name == LOCK
         return not self.path.exists() or all(map(own, self.path.iterdir()))
 

@@ -229,4 +229,9 @@ class Density(Exact):
     args: tuple = ()
 
     def log_density(self, position):
-        return self.fn(position, *self.args)
+        value = self.fn(position, *self.args)
+        if jnp.shape(value) != ():
+            raise ValueError(
+                f"Density: fn returned shape {jnp.shape(value)}; it must return one number for one position."
+            )
+        return value

@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 
+from langevin.core import display
+
 Key = jax.Array
 Scalar = jax.Array
 PyTree = Any
@@ -23,6 +25,9 @@ class Eval(NamedTuple):
     log_density: Scalar
     grad: PyTree  # +∇log p, never −∇U
     n_data: Scalar  # examples evaluated
+
+    def __repr__(self) -> str:
+        return display.line(self, self._fields)
 
 
 class State(NamedTuple):
@@ -38,6 +43,9 @@ class State(NamedTuple):
     eval: Eval
     feed: Feed  # where the data stream stands
     count: Scalar  # type: ignore[assignment]  # steps taken
+
+    def __repr__(self) -> str:
+        return display.line(self, self._fields)
 
 
 def map_chains(fn: Callable[[PyTree], PyTree], states: State) -> State:
@@ -56,6 +64,9 @@ class Info(NamedTuple):
     n_grad: Scalar
     n_data: Scalar
     ok: Scalar  # False: the chain has diverged; it is named and left out
+
+    def __repr__(self) -> str:
+        return display.line(self, self._fields)
 
 
 class Law(NamedTuple):
@@ -80,6 +91,15 @@ class Run(NamedTuple):
     target: Any
     interrupted: bool = False
 
+    def __repr__(self) -> str:
+        return display.line(self, self._fields)
+
+    def _repr_html_(self) -> str:
+        chains, draws = self.info.ok.shape
+        fields = ("kernel", "target", "kept", "states")
+        rows = [("chains × draws", f"{chains} × {draws}"), *((f, display.show(getattr(self, f))) for f in fields)]
+        return display.page("Run", "", rows)
+
 
 class Progress(NamedTuple):
     """Where a run stands between two chunks: what a callback is given and gives back, changed or not.
@@ -94,6 +114,9 @@ class Progress(NamedTuple):
     kept: PyTree
     info: Info
     stop: bool = False
+
+    def __repr__(self) -> str:
+        return display.line(self, self._fields)
 
 
 def position_of(state: State) -> PyTree:

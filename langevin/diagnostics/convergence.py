@@ -31,12 +31,14 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 from scipy.stats import rankdata
 
+from langevin.core import display
 from langevin.core.moments import effective
 from langevin.diagnostics.findings import Finding, sentence
 
 BLOCK = 2**21  # numbers worked on at a time: bounds memory when a quantity has very many entries
 RHAT, ESS = 1.01, 100  # Vehtari et al. (2021): R̂ below the one, bulk ESS of every chain above the other
 ACCEPTANCE = 0.15, 0.99  # mean acceptance below the one or above the other is told
+SHOWN = 3  # quantities in the text of a diagnosis, those of the largest R̂
 LEAST = 4  # draws that halves of a chain need to have a variance
 
 
@@ -135,12 +137,20 @@ class Diagnosis(NamedTuple):
         return tuple(map(sentence, self.findings))
 
     def __repr__(self) -> str:
-        row = lambda name: (
-            f"{name}: R-hat {_worst(np.max, self.rhat[name]):.3f}, bulk ESS {_worst(np.min, self.ess_bulk[name]):.0f}, "
-            f"tail ESS {_worst(np.min, self.ess_tail[name]):.0f}"
-        )
+        worst = sorted(self.rhat, key=lambda name: -np.nan_to_num(_worst(np.max, self.rhat[name])))
+        row = lambda name: "{}: R-hat {}, bulk ESS {}, tail ESS {}".format(name[:40], *self._numbers(name))
+        more = [f"{len(worst) - SHOWN} more"] if len(worst) > SHOWN else []
         codes = ", ".join(f.code for f in self.findings) or "none"
-        return f"Diagnosis({'; '.join([*map(row, self.rhat), f'findings: {codes}'])})"
+        return f"Diagnosis({'; '.join([*map(row, worst[:SHOWN]), *more, f'findings: {codes}'])})"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, *self._numbers(name)) for name in self.rhat]
+        return display.page("Diagnosis", "", rows, ("quantity", "R̂", "bulk ESS", "tail ESS"), self.warnings)
+
+    def _numbers(self, name: str) -> tuple[str, str, str]:
+        """R̂ and both ESS of the worst entry of a quantity."""
+        bulk, tail = (_worst(np.min, found[name]) for found in (self.ess_bulk, self.ess_tail))
+        return f"{_worst(np.max, self.rhat[name]):.3f}", f"{bulk:.0f}", f"{tail:.0f}"
 
 
 def diagnose(quantities: Mapping[str, Any], info=None) -> Diagnosis:
@@ -151,6 +161,9 @@ def diagnose(quantities: Mapping[str, Any], info=None) -> Diagnosis:
     draws collected in no chain (the exploration stage of a cycle) are set aside. Weights are not used
     otherwise: R̂ and ESS are of the plain draws.
     """
+    if not isinstance(quantities, Mapping):
+        kind = type(quantities).__name__
+        raise TypeError(f"diagnose was given {kind}: pass named quantities (chain, draw, …), such as {{'x': draws}}.")
     arrays = {name: np.asarray(x) for name, x in quantities.items()}
     shapes = {name: x.shape[:2] for name, x in arrays.items()}
     if len(set(shapes.values())) != 1 or any(len(shape) < 2 for shape in shapes.values()):

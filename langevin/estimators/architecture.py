@@ -51,6 +51,8 @@ def mlp(owner: str, sizes: tuple[int, ...], activation: str) -> Callable[[Any], 
     """A function of a key that builds the network. owner: who is named where the activation is not known."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"{owner}: activation is {activation!r}; there are {', '.join(ACTIVATIONS)}.")
+    if not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
+        raise ValueError(f"{owner}: hidden is {sizes[1:-1]}; it must hold whole numbers above 0, the widths of layers.")
     return partial(MLP, sizes, activation=ACTIVATIONS[activation])
 
 

@@ -23,13 +23,15 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from langevin.estimators.shown import Shown
 
-class Conformal(MetaEstimatorMixin, BaseEstimator):
+
+class Conformal(MetaEstimatorMixin, Shown):
     """An estimator whose intervals or sets cover with a stated probability.
 
     estimator: BayesianRegressor, BayesianClassifier, or another with predict(X, return_std=True) or predict_proba.

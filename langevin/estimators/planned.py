@@ -11,16 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from langevin.core.kernel import Kernel
 from langevin.core.record import is_record, replace, values
+from langevin.estimators.shown import Shown
 from langevin.tune.plan import PLANS, Plan, holding
 
 SMALL = 20_000  # rows up to which full gradients were the better use of the same number of examples
 CHEAP = 128_000  # rows × steps from a draw to the next, at which more of them cost little
 
 
-class Planned(BaseEstimator):
+class Planned(Shown):
     """An estimator whose fields `plan` and `kernel` say how to sample."""
 
     plan: str | Plan
@@ -33,6 +34,11 @@ class Planned(BaseEstimator):
             return plan
         if isinstance(self.kernel, dict):
             return holding(plan, **self.kernel)
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(
+                f"{type(self).__name__}: kernel is {self.kernel!r}; it must be a kernel such as SGLD(1e-5), a dict of "
+                "fields, or None."
+            )
         batch = plan.batch if is_record(self.plan) else PLANS["smile"].batch
         return replace(plan, kernel=self.kernel, tune=None, batch=batch, warmup=plan.warmup or plan.draws // 2)
 

@@ -22,9 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from langevin.core import tree
+from langevin.core import display, tree
 from langevin.core.record import record, static
 from langevin.core.types import Key, PyTree
+from langevin.nets.facts import facts
 from langevin.targets.bayes import Bayes
 
 Kind = Literal["gaussian", "heteroscedastic", "categorical", "poisson"]
@@ -136,6 +137,12 @@ class BNN:
     fresh: Callable[[Key], PyTree]
     first: Callable[[], PyTree]
 
+    def __repr__(self) -> str:
+        return f"BNN({'; '.join(f'{name}: {value}' for name, value in facts(self))})"
+
+    def _repr_html_(self) -> str:
+        return display.page("BNN", "", facts(self))
+
     @cached_property
     def position(self) -> PyTree:
         """The module's own values, or those it is built with by key 0."""
@@ -165,6 +172,9 @@ def bnn(
     """
     if kind not in get_args(Kind):
         raise ValueError(f"bnn: kind is {kind!r}; it must be one of {', '.join(get_args(Kind))}.")
+    for name, values in zip("xy", data, strict=False):
+        if np.asarray(values).dtype.kind not in "biufV":  # V: bfloat16 and its kin
+            raise TypeError(f"bnn: {name} has dtype {np.asarray(values).dtype}; it must hold numbers.")
     x, y = jnp.asarray(data[0]), jnp.asarray(data[1])
     if not _is_net(build) and hasattr(build, "on"):
         build = build.on(x)  # an initialiser of another library may need to see an input
@@ -207,6 +217,8 @@ def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTre
             raise ValueError(f"bnn: prior is {rule!r}; it must be a number, 'fan_in' or a dict of path patterns.")
         else:
             scale = float(rule)
+        if not scale > 0:
+            raise ValueError(f"bnn: the prior of {name} has standard deviation {scale:g}; it must be positive.")
         scales.append(jnp.asarray(scale, jnp.float32))
     return jax.tree.unflatten(structure, scales)
 

@@ -1,5 +1,7 @@
 """Kernel → kernel before sampling. A tuner takes (key, kernel, target, states) and returns (kernel, states)."""
 
+from langevin.tune.auto import auto
+from langevin.tune.curvature import curvature
 from langevin.tune.dual_averaging import dual_averaging
 from langevin.tune.fisher import fisher
 from langevin.tune.gradient_noise import gradient_noise
@@ -15,6 +17,8 @@ from langevin.tune.window import window
 __all__ = [
     "PLANS",
     "Plan",
+    "auto",
+    "curvature",
     "dual_averaging",
     "fisher",
     "gradient_noise",

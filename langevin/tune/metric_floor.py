@@ -32,18 +32,18 @@ def metric_floor(
         raise ValueError(f"metric_floor: share is {share}; it must be positive, about 0.3 to 1.")
     fraction = kernel.own_batch(target) or 1.0
     k_first, *keys = jax.random.split(key, looks + 1)
-    kernel = _with(kernel, _roots(_squares(k_first, target, states, fraction=fraction), share))
+    kernel = _with(kernel, roots(squares(k_first, target, states, fraction=fraction), share))
     total = None
     for k in keys:
         k_run, k_look = jax.random.split(k)
         states = advance(k_run, kernel, target, states, length=1, thin=max(1, steps // looks)).states
-        squares = _squares(k_look, target, states, fraction=fraction)
-        total = squares if total is None else tree.add(total, squares)
-    return _with(kernel, _roots(tree.scale(1 / looks, total), share)), states
+        here = squares(k_look, target, states, fraction=fraction)
+        total = here if total is None else tree.add(total, here)
+    return _with(kernel, roots(tree.scale(1 / looks, total), share)), states
 
 
 @partial(jax.jit, static_argnames="fraction")
-def _squares(key: Key, target: Any, states: State, *, fraction: float) -> PyTree:
+def squares(key: Key, target: Any, states: State, *, fraction: float) -> PyTree:
     """The mean of g² over chains, each on a batch of its own."""
     chains = jax.tree.leaves(states.position)[0].shape[0]
 
@@ -55,10 +55,10 @@ def _squares(key: Key, target: Any, states: State, *, fraction: float) -> PyTree
     return jax.tree.map(lambda g: jnp.mean(g**2, axis=0), grads)
 
 
-def _roots(squares: PyTree, share: float) -> PyTree:
+def roots(square: PyTree, share: float) -> PyTree:
     """share · √, not below a thousandth of the leaf's own: a dead unit has no gradient."""
     least = lambda u: jnp.maximum(u, 1e-6 * jnp.mean(u) + jnp.finfo(u.dtype).tiny)
-    return jax.tree.map(lambda u: share * jnp.sqrt(least(u)), squares)
+    return jax.tree.map(lambda u: share * jnp.sqrt(least(u)), square)
 
 
 def _with(kernel: Any, floor: PyTree) -> Any:

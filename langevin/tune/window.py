@@ -23,7 +23,7 @@ import numpy as np
 
 from langevin.core import tree
 from langevin.core.advance import MAPPED
-from langevin.core.kernel import PerChain, refresh, replace, spread
+from langevin.core.kernel import PerChain, check_fields, refresh, replace, spread
 from langevin.core.types import State
 from langevin.dynamics.mass import DenseMetric, DiagonalMetric
 from langevin.samplers.blackjax import NUTS
@@ -38,6 +38,7 @@ def window(
     """The kernel with step size and metric tuned in `steps` steps, and the states it got to."""
     if isinstance(kernel, NUTS):
         return _nuts(key, kernel, target, states, acceptance, steps, dense)
+    check_fields(kernel, ("step_size", "metric"), "window")
     first, *slow, last = lengths(steps)
     keys = jax.random.split(key, 2 + len(slow))
     # a metric of its final kind from the start, and one bound for all stretches: one compiled program

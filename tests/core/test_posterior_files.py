@@ -219,7 +219,7 @@ def test_to_arviz_from_disk_names_leaves(tmp_path):
 def test_a_million_weights_are_not_exported_unasked(memory):
     pytest.importorskip("arviz")
     post = dataclasses.replace(memory, draws=np.broadcast_to(np.float32(0), (2, 40, 1_000_000)))
-    with pytest.raises(ValueError, match="a position has more than 100 numbers; pass fn to say what to export"):
+    with pytest.raises(ValueError, match="a position has more than 100 numbers; pass fn to say what of it"):
         post.to_arviz()
     with pytest.raises(ValueError, match="more than 2 numbers"):
         memory.to_arviz(limit=2)

@@ -6,7 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from langevin.core.record import External, as_record, is_record, nonnegative, positive, record, replace, show, static
+from langevin.core.display import show
+from langevin.core.record import External, as_record, is_record, nonnegative, positive, record, replace, static
 from langevin.core.schedule import Cosine, Linear, Polynomial, Scaled, at, phase
 from langevin.samplers.sgld import SGLD
 from langevin.samplers.wrappers.cyclical import Cyclical

@@ -15,7 +15,8 @@ from rows import ROWS
 from langevin.core import tree
 from langevin.core.advance import MAPPED, advance
 from langevin.core.begin import begin_all
-from langevin.core.kernel import KERNELS, describe, named, references, replace, summary
+from langevin.core.display import describe, summary
+from langevin.core.kernel import KERNELS, named, references, replace
 from langevin.core.target import Density
 from langevin.core.types import Law
 from langevin.dynamics.recipe import Recipe
