@@ -12,12 +12,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from langevin.cli.models import figures_of, numbers_of, write_report
 from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, say, write_json
 
 PARTS = 0.8, 0.2
+CLASSES = 12  # shown in the terminal, at most
 
 
 def fit(
@@ -169,10 +171,12 @@ def _facts(model: Any, table: Any, test: np.ndarray, train: tuple[Any, np.ndarra
     if table.task == "classification":
         known = np.isin(rows[1], model.classes_)
         rows = rows[0][known], rows[1][known]
-    return gather(model, *rows, name=table.name, target=table.target_name, notes=table.notes, train=train)
+    about = dict(name=table.name, target=table.target_name, notes=table.notes)
+    return gather(model, *rows, **about, train=train, running=train is None)
 
 
 def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
+    from langevin.report import classes
     from langevin.report.scores import compare_baselines
     from langevin.report.verdict import judge
 
@@ -182,7 +186,9 @@ def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
     ]
     provenance = dict(facts.provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
     verdict = judge(facts).as_dict()
-    return dict(name="fit", figures=figures_of(facts), table=baselines, verdict=verdict, provenance=provenance)
+    drivers = dict(drivers=[dict(d) for d in facts.drivers])
+    body = dict(name="fit", figures=figures_of(facts), table=baselines, verdict=verdict, provenance=provenance)
+    return body | classes.as_json(facts) | drivers
 
 
 def _tell(console: Console, result: dict[str, Any]) -> None:
@@ -196,6 +202,13 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
         table.add_row(name, f"{value:.4g}")
     console.print()
     console.print(table)
+    if few := result.get("classes", ())[:CLASSES]:
+        each = Table("class", "rows", "recall", "precision", box=None, pad_edge=False, header_style="bold")
+        shares = lambda row: ("–" if row[k] is None else f"{100 * row[k]:.1f} %" for k in ("recall", "precision"))
+        for row in few:
+            each.add_row(escape(row["name"]), str(row["rows"]), *shares(row))
+        console.print()
+        console.print(each)
     if result["table"]:
         others = Table("simpler models", "NLL", "posterior less this", "± error", "skill over it", box=None)
         for row in result["table"]:

@@ -7,19 +7,20 @@ from markupsafe import Markup
 
 from langevin.diagnostics import calibration as cal
 from langevin.report.data import ReportData
-from langevin.report.markup import pair, paragraph, section, table
-from langevin.report.numbers import count, number, percent, percents, short
+from langevin.report.markup import pair, paragraph, part, section, table
+from langevin.report.numbers import count, number, percent, percents, several, short
 from langevin.report.plot import Axis, Chart, drawn, spread
 from langevin.report.scores import against, centred, chance
+from langevin.report.sections import uncertainty
+from langevin.report.verdict import CHANCE, Verdict
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-CHANCE = 0.1  # the band holds level by level, so that a right curve may leave it over so much of its length
 TARGET = 22  # letters of its name on an axis
 ROWS = 150  # drawn of the test rows
 WIDE_ROWS, WIDE_DRAWS = 400, 256  # quantiles of mixtures are found by bisection: of so many at most
 
 
-def calibration(facts: ReportData) -> Markup:
+def calibration(facts: ReportData, verdict: Verdict) -> Markup:
     n, share = len(facts.y), np.linspace(0, 1, 41)
     found = cal.calibration_curve(centred(facts, facts.predictions), share)
     low, high = np.transpose([chance(n, p) for p in share])
@@ -42,12 +43,13 @@ def calibration(facts: ReportData) -> Markup:
     )
     closer.band(share, low - share, high - share, "soft", "by chance (95 %)").rule(y=0.0, name="perfect")
     closer.line(share, found - share, "a", "this posterior")
-    outside = float(np.mean((found < low - 1e-9) | (found > high + 1e-9)))
+    wrong = next((f for f in verdict.findings if f.code in ("intervals_narrow", "intervals_wide")), None)
     told = (
-        "The curve keeps to the band: the stated probabilities can be taken at their word."
-        if outside <= CHANCE
-        else f"The curve is outside the band over {percent(outside, 0)} of its length: "
-        "the stated probabilities should not be taken at their word."
+        "The 90\u00a0% intervals hold as many rows as chance explains: the stated probabilities can be taken at their "
+        "word."
+        if wrong is None
+        else f"The intervals are too {wrong.code.removeprefix('intervals_')}: the stated probabilities should not be "
+        "taken at their word."
     )
     return section(
         "calibration",
@@ -56,6 +58,8 @@ def calibration(facts: ReportData) -> Markup:
         "The curve should follow the broken line and stay inside the grey band.",
         pair(chart.html(), closer.html()),
         paragraph(told),
+        coverage(facts),
+        pit(facts),
     )
 
 
@@ -63,7 +67,7 @@ def coverage(facts: ReportData) -> Markup:
     n, inside = len(facts.y), centred(facts, facts.predictions)
     low, high = bounds(facts, spread(n, WIDE_ROWS), LEVELS)
     width = (high - low).mean(axis=1)
-    shares, ranges = [float(np.mean(inside <= p)) for p in LEVELS], [chance(n, p) for p in LEVELS]
+    shares, ranges = [float(np.mean(inside <= p)) for p in LEVELS], [chance(n, p, CHANCE) for p in LEVELS]
     at = np.arange(len(LEVELS))
     across = Axis("Stated probability", -0.6, len(LEVELS) - 0.4, at, [f"{100 * p:.0f}\u00a0%" for p in LEVELS])
     lowest = min(0.43, *shares, *(r[0] for r in ranges))
@@ -73,18 +77,18 @@ def coverage(facts: ReportData) -> Markup:
         Axis.share("Share inside", np.floor(lowest * 10 - 0.3) / 10),
         "; ".join(f"{100 * p:.0f} % intervals hold {percent(s)}" for p, s in zip(LEVELS, shares, strict=True)),
     )
-    chart.bars(at - 0.3, at + 0.3, [r[1] for r in ranges], "soft", "by chance (95 %)", base=[r[0] for r in ranges])
+    chart.bars(at - 0.3, at + 0.3, [r[1] for r in ranges], "soft", "by chance", base=[r[0] for r in ranges])
     chart.points(at, shares, "a", "this posterior", size=5.5)
     rows = [
         (f"{100 * p:.0f}\u00a0%", percent(s), percents(*r), number(w), against(s, r, "too narrow", "too wide"))
         for p, s, r, w in zip(LEVELS, shares, ranges, width, strict=True)
     ]
     head = ("Stated", "Observed", "By chance", "Mean width", "")
-    return section(
+    return part(
         "coverage",
         "Coverage of intervals",
         f"How many of the {count(n)} test rows lie inside their central interval. With a right posterior the observed "
-        "share falls in the range by chance in 95 of 100 reports.",
+        f"share leaves the range by chance in {several(round(1000 * (1 - CHANCE)), 'report')} of 1,000.",
         pair(
             chart.html(),
             table(head, rows, f"Coverage, and width in units of {short(facts.target, TARGET)}", text=(0, 4)),
@@ -122,7 +126,7 @@ def pit(facts: ReportData) -> Markup:
         ("Slope up", "predictions are too low; observed values are larger"),
         ("Slope down", "predictions are too high; observed values are smaller"),
     ]
-    return section(
+    return part(
         "pit",
         "PIT histogram",
         "The probability integral transform (PIT) is the place of an observed value in its predicted distribution: "
@@ -156,4 +160,5 @@ def predictions(facts: ReportData) -> Markup:
         "Each test row has a predicted mean, an interval that should hold half of all values, and one that should hold "
         f"nine of ten. Dots are what was observed.{drawn(rows, y)}",
         pair(bands.html(), scatter.html()),
+        uncertainty(facts),
     )
