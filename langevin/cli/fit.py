@@ -24,7 +24,9 @@ CLASSES = 12  # shown in the terminal, at most
 
 def fit(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.")],
+    data: Annotated[
+        str, typer.Argument(help="A CSV, Parquet or npz file, or airfoil, breast_cancer, diabetes, digits, wine.")
+    ],
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
     task: Annotated[str | None, typer.Option(help="regression or classification; guessed if left out.")] = None,
     plan: Annotated[
