@@ -26,7 +26,7 @@ NAME = 14  # letters of a class name on an axis
 
 
 def compared(facts: ReportData, own: dict[str, float]) -> Markup:
-    others = _others(facts)
+    others = _others(facts, own)
     measure = "CRPS" if facts.task == "regression" else "Brier"
     lead = (
         "Scores of the test rows. Every model was trained on the same rows. Skill is 1 − "
@@ -47,13 +47,13 @@ def compared(facts: ReportData, own: dict[str, float]) -> Markup:
     return section("scores", "Scores", lead, *parts)
 
 
-def _others(facts: ReportData) -> dict[str, tuple[dict[str, float], Gap, str]]:
+def _others(facts: ReportData, own: dict[str, float]) -> dict[str, tuple[dict[str, float], Gap, str]]:
     """Scores, the difference in NLL and the skill, of every other model."""
     found = {}
     started = gap(facts, facts.start)
     if facts.start is not None and started is not None:
         found["ensemble"] = (scores(facts, facts.start), started, "")
-    return found | {c.name: (c.scores, c.gap, percent(c.skill)) for c in reversed(compare_baselines(facts))}
+    return found | {c.name: (c.scores, c.gap, percent(c.skill)) for c in reversed(compare_baselines(facts, own))}
 
 
 def _table(own: dict[str, float], others: dict[str, tuple[dict[str, float], Gap, str]]) -> Markup:

@@ -130,16 +130,32 @@ def gap(facts: ReportData, other: Predictions | None) -> Gap | None:
 
 def paired(facts: ReportData, first: Predictions, second: Predictions) -> Gap:
     """NLL of the one less that of the other, over the same rows."""
-    d = row_nll(facts, first) - row_nll(facts, second)
+    return _mean(row_nll(facts, first) - row_nll(facts, second))
+
+
+def squared(facts: ReportData, other: Predictions) -> Gap:
+    """Squared error of the predicted means, or probabilities, less another's over the same rows."""
+    if facts.task == "regression":
+        of = lambda said: (facts.y - said.mean.mean(axis=0)) ** 2
+    else:
+        truth = np.eye(len(facts.classes or ()))[facts.y]
+        of = lambda said: np.sum((average(said) - truth) ** 2, axis=1)
+    return _mean(of(facts.predictions) - of(other))
+
+
+def _mean(d: np.ndarray) -> Gap:
     stderr = float(d.std(ddof=1) / np.sqrt(len(d))) if len(d) > 1 else float("nan")
     return Gap(float(d.mean()), stderr)
 
 
 def skill(facts: ReportData, other: Predictions) -> float:
     """1 − score/other's score, of CRPS or of Brier's: 1 is perfect, 0 no better, below 0 worse."""
+    return _skill(facts, scores(facts, facts.predictions), scores(facts, other))
+
+
+def _skill(facts: ReportData, own: dict[str, float], theirs: dict[str, float]) -> float:
     name = "CRPS" if facts.task == "regression" else "Brier"
-    theirs = scores(facts, other)[name]
-    return 1 - scores(facts, facts.predictions)[name] / theirs if theirs > 0 else float("nan")
+    return 1 - own[name] / theirs[name] if theirs[name] > 0 else float("nan")
 
 
 class Compared(NamedTuple):
@@ -151,13 +167,15 @@ class Compared(NamedTuple):
     skill: float
 
 
-def compare_baselines(facts: ReportData) -> list[Compared]:
-    """Every baseline beside the posterior, on the same rows."""
-    every = []
+def compare_baselines(facts: ReportData, own: dict[str, float] | None = None) -> list[Compared]:
+    """Every baseline beside the posterior, on the same rows. own: scores of the posterior, if they are known."""
+    if not facts.baselines:
+        return []
+    own, every = own or scores(facts, facts.predictions), []
     for name, other in facts.baselines.items():
-        found = gap(facts, other)
-        assert found is not None
-        every.append(Compared(name, scores(facts, other), found, skill(facts, other)))
+        theirs = scores(facts, other)
+        found = paired(facts, facts.predictions, other)
+        every.append(Compared(name, theirs, found, _skill(facts, own, theirs)))
     return every
 
 

@@ -64,7 +64,7 @@ class Tile(NamedTuple):
 
 def tiles(facts: ReportData, own: dict[str, float], verdict: Verdict) -> list[Tile]:
     """In the order they are shown."""
-    every = [*_skill(facts), *_scores(facts, own), *_sampling(facts, verdict.findings)]
+    every = [*_skill(facts, own), *_scores(facts, own), *_sampling(facts, verdict.findings)]
     return [
         Tile(name.replace(" %", SPACE + "%"), value, about, level_of(name, verdict.findings))
         for name, value, about in every
@@ -85,9 +85,9 @@ def tile_of(finding: Finding, name: str) -> bool:
     return finding.code in SPEAKS.get(name, ())
 
 
-def _skill(facts: ReportData) -> list[tuple[str, str, str]]:
+def _skill(facts: ReportData, own: dict[str, float]) -> list[tuple[str, str, str]]:
     """Over the simpler model that predicts best, and over the others."""
-    found = sorted(compare_baselines(facts), key=lambda c: c.skill)
+    found = sorted(compare_baselines(facts, own), key=lambda c: c.skill)
     if not found:
         return []
     (first, over), *others = [(percent(c.skill, 0), OVER[c.name]) for c in found]

@@ -13,7 +13,7 @@ The codes of the rules, beside those of a diagnosis (`diagnostics.findings`):
     trivial_answers    right no more often than always giving the commonest answer
     class_missed       nearly no row of a class is recognised
     simpler_is_better  a clearly better NLL of a simpler model (`report.baselines`)
-    simpler_as_good    no clear difference in NLL to a linear model; level "good": it is told, and is no fault
+    simpler_as_good    no clear difference to a linear model, in NLL or in the squared error; it is told, and is no fault
     few_rows           too few test rows to judge calibration
     stopped_early      fewer draws than were asked for; sampling_goes_on: so far
 """
@@ -41,6 +41,7 @@ from langevin.report.scores import (
     mixing,
     paired,
     recall,
+    squared,
 )
 from langevin.report.words import HEADLINES, RUNNING, sentence
 
@@ -232,11 +233,15 @@ def simpler(facts: ReportData) -> list[Finding]:
         g = gap(facts, facts.baselines.get(name))
         if g is None or not np.isfinite(g.stderr):
             continue
-        limit, details = STDERRS * g.stderr, dict(stderr=g.stderr)
+        limit, details = STDERRS * g.stderr, dict[str, Any](stderr=g.stderr)
         if g.mean > limit:
             found.append(Finding("simpler_is_better", "care", (name,), value=g.mean, limit=limit, details=details))
         elif name == "linear" and g.mean > -limit:
+            details["measure"] = "NLL"
             found.append(Finding("simpler_as_good", "good", (name,), value=g.mean, limit=limit, details=details))
+        elif name == "linear" and (s := squared(facts, facts.baselines[name])).mean > -STDERRS * s.stderr:
+            details = dict(measure="squared error", stderr=s.stderr, nll=g.mean)
+            found.append(Finding("simpler_as_good", "good", (name,), (), s.mean, STDERRS * s.stderr, details))
     return found
 
 

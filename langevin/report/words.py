@@ -60,6 +60,20 @@ def _no_better(f: Finding) -> str:
     )
 
 
+def _as_good(f: Finding) -> str:
+    who, measure = SIMPLER[f.names[0]], f.details["measure"]
+    difference = (
+        f"the {measure} of the posterior less its is {number(f.value)} (standard error "
+        f"{number(f.details['stderr'], 2)}), which is no clear difference"
+    )
+    if measure == "NLL":
+        return f"{who} does as well: {difference}. The simpler model may be enough."
+    return (
+        f"{who} does as well where the mean alone is wanted: {difference}. The predicted distributions are better: NLL "
+        f"is lower by {number(-f.details['nll'])}."
+    )
+
+
 SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
     "mc_error": lambda f: (
         f"Predicted means are known to {percent(f.value)} of their standard deviation only, so much do the chains "
@@ -103,10 +117,7 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
         f"{SIMPLER[f.names[0]]} predicts the test rows clearly better: its NLL is lower by {number(f.value)} (standard "
         f"error {number(f.details['stderr'], 2)}). Use it, or try wider layers and longer training."
     ),
-    "simpler_as_good": lambda f: (
-        f"{SIMPLER[f.names[0]]} does as well: the posterior's NLL less its is {number(f.value)} (standard error "
-        f"{number(f.details['stderr'], 2)}), which is no clear difference. The simpler model may be enough."
-    ),
+    "simpler_as_good": _as_good,
     "few_rows": lambda f: (
         f"There are {several(int(f.value), 'test row')}, too few rows to judge calibration: hold out {f.limit:.0f} or "
         "more."

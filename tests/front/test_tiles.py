@@ -139,8 +139,11 @@ def test_a_linear_model_that_does_as_well_is_named_and_is_no_fault():
     assert [f.code for f in told.findings] == ["simpler_as_good"]
     assert told.sentences[0].startswith("A linear model does as well")
     assert "standard error" in told.sentences[0]
-    clearly = judge(facts)
-    assert "simpler_as_good" not in {f.code for f in clearly.findings}
+    assert "simpler_as_good" not in {f.code for f in judge(facts).findings}
+    blunt = replace(alike, std=4 * whole[None])  # the mean is as good, the distribution is not
+    said = judge(replace(facts, baselines=facts.baselines | {"linear": blunt}, start=None))
+    assert said.level == "good"
+    assert said.sentences[0].startswith("A linear model does as well where the mean alone is wanted")
 
 
 def test_members_that_predict_worse_than_their_start_are_named():
