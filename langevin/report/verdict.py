@@ -13,7 +13,7 @@ The codes of the rules, beside those of a diagnosis (`diagnostics.findings`):
     trivial_answers    right no more often than always giving the commonest answer
     class_missed       nearly no row of a class is recognised
     simpler_is_better  a clearly better NLL of a simpler model (`report.baselines`)
-    simpler_as_good    no clear difference to a linear model, in NLL or in the squared error; it is told, and is no fault
+    simpler_as_good    no clear difference to a linear model in NLL or in the squared error: told, and no fault
     few_rows           too few test rows to judge calibration
     stopped_early      fewer draws than were asked for; sampling_goes_on: so far
 """
