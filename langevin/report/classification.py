@@ -25,7 +25,7 @@ def calibration(facts: ReportData, verdict: Verdict) -> Markup:
     found = cal.reliability(facts.y, p, bins=10 if len(facts.y) < 1000 else 15)
     full = found.size > 0
     sure, right, size = found.confidence[full], found.accuracy[full], found.size[full]
-    low, high = np.transpose([chance(int(n), float(np.clip(c, 0, 1))) for n, c in zip(size, sure, strict=True)])
+    low, high = np.transpose([chance(int(n), float(np.clip(c, 0, 1)), CHANCE) for n, c in zip(size, sure, strict=True)])
     across = Axis.share("Confidence in the answer", _least(facts))
     chart = Chart(
         "Confidence and accuracy",
@@ -34,7 +34,7 @@ def calibration(facts: ReportData, verdict: Verdict) -> Markup:
         f"Expected calibration error {number(cal.ece(facts.y, p))}.",
     )
     many = size >= FEW
-    chart.whiskers(sure, low, high, "soft", "by chance (95 %)").diagonal("perfect")
+    chart.whiskers(sure, low, high, "soft", f"by chance ({percent(CHANCE)})").diagonal("perfect")
     chart.points(sure[many], right[many], "a", "bin of test rows", size=5.5)
     if not many.all():
         chart.points(sure[~many], right[~many], "a pale", f"fewer than {FEW} rows", size=5.5)

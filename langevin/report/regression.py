@@ -16,6 +16,7 @@ from langevin.report.verdict import CHANCE, Verdict
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 TARGET = 22  # letters of its name on an axis
+BY_CHANCE = f"by chance ({percent(CHANCE)})"  # the range within which the verdict calls nothing wrong
 ROWS = 150  # drawn of the test rows
 WIDE_ROWS, WIDE_DRAWS = 400, 256  # quantiles of mixtures are found by bisection: of so many at most
 
@@ -23,16 +24,14 @@ WIDE_ROWS, WIDE_DRAWS = 400, 256  # quantiles of mixtures are found by bisection
 def calibration(facts: ReportData, verdict: Verdict) -> Markup:
     n, share = len(facts.y), np.linspace(0, 1, 41)
     found = cal.calibration_curve(centred(facts, facts.predictions), share)
-    low, high = np.transpose([chance(n, p) for p in share])
+    low, high = np.transpose([chance(n, p, CHANCE) for p in share])
     chart = Chart(
         "Stated and observed probability",
         Axis.share("Stated probability of the interval"),
         Axis.share("Share of test rows inside"),
         f"The 50 % intervals hold {percent(found[20])} of the rows, the 90 % intervals {percent(found[36])}.",
     )
-    chart.band(share, low, high, "soft", "by chance (95 %)").diagonal("perfect").line(
-        share, found, "a", "this posterior"
-    )
+    chart.band(share, low, high, "soft", BY_CHANCE).diagonal("perfect").line(share, found, "a", "this posterior")
     chart.label(0.04, 0.9, "intervals too wide").label(0.98, 0.06, "intervals too narrow", "end")
     most = 1.1 * max(float(np.abs(v - share).max()) for v in (low, high, found))
     closer = Chart(
@@ -41,7 +40,7 @@ def calibration(facts: ReportData, verdict: Verdict) -> Markup:
         Axis.share("Share inside minus stated probability", -most, most),
         f"At most {percent(float(np.abs(found - share).max()))} off.",
     )
-    closer.band(share, low - share, high - share, "soft", "by chance (95 %)").rule(y=0.0, name="perfect")
+    closer.band(share, low - share, high - share, "soft", BY_CHANCE).rule(y=0.0, name="perfect")
     closer.line(share, found - share, "a", "this posterior")
     wrong = next((f for f in verdict.findings if f.code in ("intervals_narrow", "intervals_wide")), None)
     told = (
@@ -77,7 +76,7 @@ def coverage(facts: ReportData) -> Markup:
         Axis.share("Share inside", np.floor(lowest * 10 - 0.3) / 10),
         "; ".join(f"{100 * p:.0f} % intervals hold {percent(s)}" for p, s in zip(LEVELS, shares, strict=True)),
     )
-    chart.bars(at - 0.3, at + 0.3, [r[1] for r in ranges], "soft", "by chance", base=[r[0] for r in ranges])
+    chart.bars(at - 0.3, at + 0.3, [r[1] for r in ranges], "soft", BY_CHANCE, base=[r[0] for r in ranges])
     chart.points(at, shares, "a", "this posterior", size=5.5)
     rows = [
         (f"{100 * p:.0f}\u00a0%", percent(s), percents(*r), number(w), against(s, r, "too narrow", "too wide"))
@@ -108,7 +107,7 @@ def pit(facts: ReportData) -> Markup:
     many = 10 if n < 400 else 20
     edges = np.linspace(0, 1, many + 1)
     share = np.histogram(found, edges)[0] / n
-    low, high = chance(n, 1 / many)
+    low, high = chance(n, 1 / many, CHANCE)
     top = float(max(share.max(), high)) * 1.08
     chart = Chart(
         "Where observed values fall in their predicted distribution",
@@ -116,7 +115,7 @@ def pit(facts: ReportData) -> Markup:
         Axis.share("Share of test rows", 0.0, top),
         f"Bars of {percent(1 / many, 0)} each are perfect; these are {percent(share.min())} to {percent(share.max())}.",
     )
-    chart.band([0, 1], [low, low], [high, high], "soft", "by chance (95 %)")
+    chart.band([0, 1], [low, low], [high, high], "soft", BY_CHANCE)
     chart.bars(edges[:-1] + 0.004, edges[1:] - 0.004, share, "a light", "this posterior")
     chart.rule(y=1 / many, name="perfect").line([0, 1], [low, low], "edge soft").line([0, 1], [high, high], "edge soft")
     shapes = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from langevin.diagnostics.convergence import ESS, RHAT
 from langevin.diagnostics.findings import Finding, Level, gravest
 from langevin.report.data import ReportData
@@ -16,6 +18,7 @@ from langevin.report.scores import (
     PR_AUC,
     SHARES,
     SHARPNESS,
+    average,
     chains_and_draws,
     chance,
     compare_baselines,
@@ -104,6 +107,9 @@ def _scores(facts: ReportData, own: dict[str, float]) -> list[tuple[str, str, st
         SHARPNESS: f"mean predicted standard deviation, {unit}",
         PR_AUC: f"under the precision-recall curve, {of_rarer}; 1 is best",
     }
+    if facts.task == "classification" and "trivial" in facts.baselines:
+        common = float(np.mean(facts.y == average(facts.baselines["trivial"])[0].argmax())) if len(facts.y) else 0.0
+        about["Accuracy"] = f"share of right answers; {percent(common)} by always giving the commonest"
     about |= {k: "chance explains " + percents(*chance(len(facts.y), p, CHANCE)) for k, p in stated.items()}
     form = lambda name, v: percent(v) if name in SHARES else number(v)
     return [(name, form(name, value), about[name]) for name, value in own.items()]

@@ -52,6 +52,9 @@ CONTRAST = """(() => {
   }
   return least;
 })()"""
+# text that does not fit its tile or the box of the verdict
+SPILLED = """[...document.querySelectorAll('.tiles div, .tiles dd, .tiles dt, .verdict')]
+  .filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.innerText.slice(0, 60))"""
 EMPTY = """[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect())
   .filter(r => !(r.width > 0 && r.height > 0)).length"""
 SMALLEST = """Math.min(...[...document.querySelectorAll('.chart text')].map(
@@ -74,6 +77,7 @@ def look(browser: Browser, file: Path, width: int, *, dark: bool) -> None:
     assert list(heights) == [name for name in SHORT if name in heights or name != "evidence"]
     assert browser.value(LINKS) == []
     assert browser.value(CONTRAST) >= 4.5
+    assert browser.value(SPILLED) == []
     assert all(height > 0 for height in heights.values())
     assert browser.value("document.querySelectorAll('svg').length") > 0
     assert browser.value(EMPTY) == 0
