@@ -18,14 +18,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from langevin.estimators.columns import raw_columns
 from langevin.estimators.network import NetworkEstimator
 from langevin.report.data import Predictions
 
 ROWS = 20_000  # training rows that a baseline sees, at most
-SMALL = 5_000  # of them, up to which one thread is faster than several
 FOLDS = 5
 
 
@@ -34,8 +32,7 @@ def fit_baselines(estimator: NetworkEstimator, X: Any, y: np.ndarray, rows: Any)
     index = np.sort(np.random.default_rng(0).permutation(len(y))[:ROWS])
     encode = lambda X: estimator.columns_.encoded(raw_columns(X)).astype(float)
     x, new = encode(X)[index], encode(rows)
-    threads = 1 if len(index) <= SMALL else None
-    with warnings.catch_warnings(), threadpool_limits(threads):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a baseline that has not quite converged is still a baseline
         if estimator.task == "regression":
             return _regressions(x, np.asarray(y, float)[index], new)
