@@ -63,9 +63,13 @@ class Verdict(NamedTuple):
     findings: tuple[Finding, ...]
 
     @property
+    def running(self) -> bool:
+        """Whether it is of draws so far."""
+        return any(f.code == "sampling_goes_on" for f in self.findings)
+
+    @property
     def headline(self) -> str:
-        running = any(f.code == "sampling_goes_on" for f in self.findings)
-        return RUNNING if running else HEADLINES[self.level]
+        return RUNNING if self.running else HEADLINES[self.level]
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -82,7 +86,8 @@ def judge(facts: ReportData) -> Verdict:
     if is_precise(facts):
         diagnosed = tuple(f for f in diagnosed if f.code not in MIXING)
     found = merge([*diagnosed, *(finding for rule in RULES for finding in rule(facts))])
-    return Verdict(gravest(found), tuple(sorted(found, key=lambda f: -LEVELS.index(f.level))))
+    order = lambda f: (f.code != "sampling_goes_on", -LEVELS.index(f.level))
+    return Verdict(gravest(found), tuple(sorted(found, key=order)))
 
 
 def error(facts: ReportData) -> float:

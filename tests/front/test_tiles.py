@@ -164,8 +164,9 @@ def test_a_page_of_a_running_fit_says_that_sampling_goes_on():
     facts = replace(pages.regression(draws=50), draws_wanted=200, running=True, baselines={}, drivers=(), curves=())
     text = page(facts)
     assert judge(facts).headline == "Sampling goes on."
-    assert "50 of 200 draws of each chain are there" in text
+    assert judge(facts).sentences[0].startswith("50 of 200 draws of each chain are there")
     assert "stopped early" not in text
+    assert f"<span>So far: {judge(facts).level}</span>" in text
     assert "comes when sampling has ended" in text
     done = replace(facts, running=False)
     assert "stopped early" in page(done)
