@@ -25,7 +25,7 @@ SHORT = {
     "drivers": "Drivers",
     "sampling": "Sampling",
     "evidence": "Evidence",
-    "ood": "Unlike rows",
+    "ood": "OOD rows",
     "data": "Data and model",
 }
 """Sections in order, by their short names; evidence only where there is some."""
