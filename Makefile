@@ -26,7 +26,7 @@ $(PEER)/.ready: Makefile constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/langevin fit diabetes --report out/report.html --json out/fit.json
+	$(BIN)/langevin fit airfoil --report out/report.html --json out/fit.json
 
 lint: setup
 	$(BIN)/ruff check .

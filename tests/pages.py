@@ -55,9 +55,12 @@ def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: flo
         threshold=float(np.quantile(known, 0.95)),
         draws_wanted=draws,
         evidence=(_weighed("diabetes"),),
+        chain_of=np.repeat(np.arange(chains), draws),
+        drivers=_drivers("bmi", "bp", "sex", "age"),
+        curves=tuple(_curve(name, levels, scale) for name, levels in (("bmi", None), ("sex", ("female", "male")))),
         baselines={
             "trivial": _gaussian(np.full(rows, 150.0), 62.0, scale),
-            "linear": _gaussian(truth + 12 * rng.normal(size=rows), 24.0, scale),
+            "linear": _gaussian(truth + 40 * rng.normal(size=rows), 46.0, scale),
             "boosting": _gaussian(truth + 9 * rng.normal(size=rows), 22.0, scale),
         },
     )
@@ -65,6 +68,20 @@ def regression(*, rows: int = 180, chains: int = 4, draws: int = 250, scale: flo
 
 def _gaussian(mean: np.ndarray, std: float, scale: float) -> Predictions:
     return Predictions(mean=scale * mean[None], std=np.full((1, len(mean)), scale * std))
+
+
+def _drivers(*names: str) -> tuple[dict, ...]:
+    return tuple(dict(column=name, increase=1.2 / (i + 1) ** 2 - 0.1, stderr=0.05) for i, name in enumerate(names))
+
+
+def _curve(column: str, levels: tuple[str, ...] | None, scale: float, classes: int = 0) -> dict:
+    """A curve that rises, or probabilities that change with the column."""
+    at = np.linspace(18.0, 42.0, 20) if levels is None else np.arange(float(len(levels)))
+    mean = 100 + 2 * at if not classes else softmax(np.outer(at / at.max(), np.arange(classes)), axis=-1)
+    band = np.full_like(mean, 6.0 if not classes else 0.02)
+    return dict(
+        column=column, levels=levels, at=at, mean=scale * mean, low=scale * (mean - band), high=scale * (mean + band)
+    )
 
 
 def _weighed(data: str) -> dict:
@@ -106,9 +123,12 @@ def classification(
         shuffled=known[rng.integers(rows, size=200)] * np.exp(0.5 + 0.5 * rng.normal(size=200)),
         threshold=float(np.quantile(known, 0.95)),
         draws_wanted=draws,
+        chain_of=np.repeat(np.arange(chains), draws),
+        drivers=_drivers("petal width", "sepal length"),
+        curves=(_curve("petal width", None, 1.0, classes), _curve("soil", ("clay", "sand", "silt"), 1.0, classes)),
         baselines={
             "trivial": Predictions(proba=np.full((1, rows, classes), 1 / classes)),
-            "linear": Predictions(proba=softmax(0.6 * logits, axis=-1)[None]),
+            "linear": Predictions(proba=softmax(0.3 * logits, axis=-1)[None]),
             "boosting": Predictions(proba=softmax(1.1 * logits + 0.9 * rng.normal(size=logits.shape), axis=-1)[None]),
         },
     )

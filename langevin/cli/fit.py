@@ -23,6 +23,7 @@ from langevin.cli.shared import LAST_WORDS, Json, Quiet, Seed, fail, options, sa
 
 PARTS = 0.8, 0.2
 SCORING = 0.15  # time for scores and report, relative to that of all stages before
+CLASSES = 12  # shown in the terminal, at most
 
 
 def fit(
@@ -30,7 +31,7 @@ def fit(
     data: Annotated[
         str,
         typer.Argument(
-            help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.",
+            help="A CSV, Parquet or npz file, or airfoil, breast_cancer, diabetes, digits, wine.",
             autocompletion=complete.tables,
         ),
     ],
@@ -90,7 +91,7 @@ def fit(
     bar = Bar(expected | dict(score=SCORING * sum(expected.values())), quiet=quiet)
     LAST_WORDS.append(lambda: place.tell_stopped(bar.clock.stage, "terminated"))
     try:
-        with bar, progress.listen(bar), _warnings_said():
+        with bar, progress.listen(bar, *([_follow(page, bar)] if page else [])), _warnings_said():
             model.fit(X, y, watch=watch, store=place.begin())
             with progress.stage("score"):
                 facts = _facts(model, table, test, (X, y))
@@ -128,6 +129,20 @@ def _devices() -> None:
 
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", min(os.cpu_count() or 1, 8))
+
+
+def _follow(page: Any, bar: Any) -> Any:
+    """What shows on the live page how far a stage is, and how long it all will take."""
+
+    def show(step: Any) -> None:
+        left = bar.clock.left()
+        rest = [f"about {clock_words(sum(left.values()))} left"] if left else []
+        if step.share == step.share:
+            page.progress(step.stage, step.share, ", ".join([*rest, *([bar.text] if bar.text else [])]))
+
+    from langevin.core.bar import clock_words
+
+    return show
 
 
 @contextlib.contextmanager
@@ -175,10 +190,12 @@ def _facts(model: Any, table: Any, test: np.ndarray, train: tuple[Any, np.ndarra
     if table.task == "classification":
         known = np.isin(rows[1], model.classes_)
         rows = rows[0][known], rows[1][known]
-    return gather(model, *rows, name=table.name, target=table.target_name, notes=table.notes, train=train)
+    about = dict(name=table.name, target=table.target_name, notes=table.notes)
+    return gather(model, *rows, **about, train=train, running=train is None)
 
 
 def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
+    from langevin.report import classes
     from langevin.report.scores import compare_baselines
     from langevin.report.verdict import judge
 
@@ -188,7 +205,9 @@ def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
     ]
     provenance = dict(facts.provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
     verdict = judge(facts).as_dict()
-    return dict(name="fit", figures=figures_of(facts), table=baselines, verdict=verdict, provenance=provenance)
+    drivers = dict(drivers=[dict(d) for d in facts.drivers])
+    body = dict(name="fit", figures=figures_of(facts), table=baselines, verdict=verdict, provenance=provenance)
+    return body | classes.as_json(facts) | drivers
 
 
 def _tell(console: Console, result: dict[str, Any]) -> None:
@@ -202,6 +221,13 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
         table.add_row(name, f"{value:.4g}")
     console.print()
     console.print(table)
+    if few := result.get("classes", ())[:CLASSES]:
+        each = Table("class", "rows", "recall", "precision", box=None, pad_edge=False, header_style="bold")
+        shares = lambda row: ("–" if row[k] is None else f"{100 * row[k]:.1f} %" for k in ("recall", "precision"))
+        for row in few:
+            each.add_row(escape(row["name"]), str(row["rows"]), *shares(row))
+        console.print()
+        console.print(each)
     if result["table"]:
         others = Table("simpler models", "NLL", "posterior less this", "± error", "skill over it", box=None)
         for row in result["table"]:

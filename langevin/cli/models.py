@@ -110,7 +110,7 @@ def write_report(facts: Any, path: Path) -> None:
 def figures_of(facts: Any) -> dict[str, float]:
     from langevin.report.scores import compare_baselines, mixing, scores
 
-    names = {"90 % coverage": "coverage90", "R²": "r2"}
+    names = {"90 % coverage": "coverage90", "50 % coverage": "coverage50", "R²": "r2"}
     plain = lambda name: names.get(name, name.lower().replace(" ", "_"))
     found = {plain(name): float(value) for name, value in scores(facts, facts.predictions).items()}
     mixed = mixing(facts.diagnosis)

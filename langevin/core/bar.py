@@ -147,7 +147,8 @@ def _rough(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _clock(seconds: float) -> str:
+def clock_words(seconds: float) -> str:
+    """A time as a clock shows it."""
     whole = round(seconds)
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
@@ -207,7 +208,7 @@ class Terminal:
 
         known = self.stages if stage in self.stages else (*self.stages, stage)
         names = [f"[bold]{escape(n)}[/bold]" if n == stage else f"[dim]{escape(n)}[/dim]" for n in known]
-        left_words = f"about {_clock(left)} left" if left else ""
+        left_words = f"about {clock_words(left)} left" if left else ""
         words = " → ".join(names)
         self.bar.update(self.task, completed=share, description=words, left=left_words, text=escape(text))
 
@@ -243,7 +244,7 @@ class Notebook:
         from IPython.display import HTML
 
         names = " → ".join(f"<b>{escape(n)}</b>" if n == stage else escape(n) for n in self.stages)
-        rest = [f"about {_clock(left)} left"] if left else []
+        rest = [f"about {clock_words(left)} left"] if left else []
         about = " · ".join([*rest, *([escape(text)] if text else [])])
         told = f"<div><small>{escape(self.line)}</small></div>" if self.line else ""
         bar = f'<progress value="{share:.3f}" max="1" style="width:16em;vertical-align:middle"></progress>'

@@ -1,7 +1,7 @@
 """Files of tables: finding and reading them, as a frame whose last column is the target unless another was asked for.
 
-A name is one of scikit-learn's embedded tables, a CSV, Parquet or npz file, or a folder under the directory that the
-environment variable LANGEVIN_DATA names.
+A name is one of the embedded tables (scikit-learn's, and `airfoil`), a CSV, Parquet or npz file, or a folder under the
+directory that the environment variable LANGEVIN_DATA names.
 """
 
 import os
@@ -9,7 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-EMBEDDED = {"diabetes": "progression", "digits": "digit", "breast_cancer": "diagnosis", "wine": "cultivar"}
+AIRFOIL = "airfoil"  # airfoil.csv beside this file: Brooks, Pope & Marcolini (1989), UCI, CC BY 4.0 (see NOTICE)
+EMBEDDED = {
+    "diabetes": "progression",
+    "digits": "digit",
+    "breast_cancer": "diagnosis",
+    "wine": "cultivar",
+    AIRFOIL: "scaled_sound_pressure_db",
+}
 
 
 class DataError(ValueError):
@@ -51,6 +58,8 @@ def _embedded(name: str):
     import pandas as pd
     from sklearn import datasets
 
+    if name == AIRFOIL:
+        return pd.read_csv(Path(__file__).with_name("airfoil.csv")), None
     options = {"scaled": False} if name == "diabetes" else {}  # natural units: scaling comes later
     data = getattr(datasets, f"load_{name}")(**options)
     frame = pd.DataFrame(data.data, columns=data.feature_names).assign(**{EMBEDDED[name]: data.target})

@@ -34,6 +34,7 @@ from scipy.stats import rankdata
 from langevin.core import display
 from langevin.core.moments import effective
 from langevin.diagnostics.findings import Finding, sentence
+from langevin.diagnostics.outlying import find_outlying
 
 BLOCK = 2**21  # numbers worked on at a time: bounds memory when a quantity has very many entries
 RHAT, ESS = 1.01, 100  # Vehtari et al. (2021): R̂ below the one, bulk ESS of every chain above the other
@@ -180,7 +181,8 @@ def diagnose(quantities: Mapping[str, Any], info=None) -> Diagnosis:
     bulk = {name: ess(x, "bulk") for name, x in kept.items()}
     tail = {name: ess(x, "tail") for name, x in kept.items()}
     per_grad = {name: _worst(np.min, value) / n_grad for name, value in bulk.items()} if n_grad else {}
-    findings += _stuck(kept, chains) + _mixing(rhats, bulk, len(chains))
+    energy = None if info is None else np.asarray(info.energy_error)[np.ix_(chains, draws)]
+    findings += _stuck(kept, chains) + _mixing(rhats, bulk, len(chains)) + find_outlying(kept, chains, energy)
     if info is not None:
         findings += _acceptance(np.asarray(info.acceptance)[np.ix_(chains, draws)])
     return Diagnosis(rhats, bulk, tail, n_grad, per_grad, divergent, tuple(findings))

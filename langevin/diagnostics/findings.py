@@ -12,6 +12,8 @@ a `Diagnosis`, which are the keys of `SENTENCES`:
     rhat              R̂ above its limit; value: the largest
     ess_bulk          bulk ESS below its limit; value: the smallest, limit: for all chains together
     acceptance        mean acceptance too low or too high
+    outlying_chain    chains that lie far from the others in a quantity, or whose energy error is far larger
+                      (`diagnostics.outlying`); value: of the worst
 """
 
 from __future__ import annotations
@@ -74,7 +76,23 @@ def _list(things: Iterable[Any]) -> str:
     return ", ".join(map(str, things))
 
 
+def _outlying(f: Finding) -> str:
+    one = len(f.chains) == 1
+    who = f"Chain {_list(f.chains)}" if one else f"Chains {_list(f.chains)}"
+    who += f" (of {f.details['of']}, counted from 0)"
+    if f.details["kind"] == "energy":
+        return (
+            f"{who} {'has' if one else 'have'} a mean squared energy error of {f.value:,.4g}, where that of the middle "
+            f"chain is {f.details['typical']:,.4g}: steps are too coarse there; lower the step size."
+        )
+    return (
+        f"{who} {'lies' if one else 'lie'} far from the others in {_list(f.names)} ({f.value:.1f} standard deviations, "
+        f"where {f.details['typical']:.1f} are usual): look at its trace; it may have found another mode, or be stuck."
+    )
+
+
 SENTENCES: dict[str, Callable[[Finding], str]] = {
+    "outlying_chain": _outlying,
     "diverged": lambda f: (
         f"{len(f.chains)} of {f.details['of']} chains diverged and are left out (number {_list(f.chains)}, "
         "counted from 0): lower the step size, or start nearer the mode."

@@ -27,6 +27,7 @@ from langevin.core.fingerprint import fingerprint
 from langevin.estimators import files, unfinished
 from langevin.estimators.architecture import mlp, weighed
 from langevin.estimators.columns import Columns
+from langevin.estimators.explain import Explained
 from langevin.estimators.planned import Planned
 from langevin.estimators.predictive import Predictive
 from langevin.estimators.snapshot import Snapshot
@@ -39,7 +40,7 @@ FEW = 10  # rows held out from which on training stops by them
 
 
 @dataclass(eq=False, repr=False)
-class NetworkEstimator(Predictive, Planned):
+class NetworkEstimator(Explained, Predictive, Planned):
     """A Bayesian network on a table. Its two kinds say how targets become numbers, and outputs answers.
 
     plan: "auto", "mile" (all data), "smile" (mini-batches) or a Plan.

@@ -85,17 +85,18 @@ class Predictive(Checked):
 
     def _pooled(self):
         """Positions (draw, …) of equal weight, of all chains that did not diverge."""
-        posterior: Posterior = self.posterior_
-        weight = posterior.weights().reshape(-1)
-        flat = jax.tree.map(lambda u: np.asarray(u).reshape(-1, *u.shape[2:]), posterior.draws)
+        flat = jax.tree.map(lambda u: np.asarray(u).reshape(-1, *u.shape[2:]), self.posterior_.draws)
+        index = self._pooled_places()
+        return jax.tree.map(lambda u: u[index], flat)
+
+    def _pooled_places(self) -> np.ndarray:
+        """Places of the pooled draws among all of them, chain after chain."""
+        weight = self.posterior_.weights().reshape(-1)
         used = weight[weight > 0]
         if np.ptp(used) <= 1e-6 * used.max():
-            index = np.flatnonzero(weight > 0)
-        else:  # systematic resampling
-            index = np.searchsorted(np.cumsum(weight), (np.arange(len(used)) + 0.5) / len(used)).clip(
-                max=len(weight) - 1
-            )
-        return jax.tree.map(lambda u: u[index], flat)
+            return np.flatnonzero(weight > 0)
+        # systematic resampling
+        return np.searchsorted(np.cumsum(weight), (np.arange(len(used)) + 0.5) / len(used)).clip(max=len(weight) - 1)
 
     def _calibrated(self, rows: list[tuple[str, np.ndarray]]):
         """The epistemic uncertainty that a share `outliers` of rows held out exceeds."""

@@ -7,24 +7,25 @@ from markupsafe import Markup
 
 from langevin.diagnostics import calibration as cal
 from langevin.report.data import ReportData
-from langevin.report.markup import confusion, pair, section, table
+from langevin.report.markup import pair, paragraph, part, section, table
 from langevin.report.numbers import count, number, percent, percents, several, short
 from langevin.report.plot import Axis, Chart, drawn, spread
 from langevin.report.scores import against, average, chance, chance_of
+from langevin.report.sections import uncertainty
+from langevin.report.verdict import CHANCE, Verdict
 
 ROWS = 150  # drawn of the test rows
 FEW = 15  # a bin of fewer rows says little and is drawn lighter
-CLASSES = 12  # a confusion table of more is a list of mistakes instead
 CALIBRATED = 30  # classes drawn in the calibration of each class
 NAME = 14  # letters of a class name on an axis
 
 
-def calibration(facts: ReportData) -> Markup:
+def calibration(facts: ReportData, verdict: Verdict) -> Markup:
     p = average(facts.predictions)
     found = cal.reliability(facts.y, p, bins=10 if len(facts.y) < 1000 else 15)
     full = found.size > 0
     sure, right, size = found.confidence[full], found.accuracy[full], found.size[full]
-    low, high = np.transpose([chance(int(n), float(np.clip(c, 0, 1))) for n, c in zip(size, sure, strict=True)])
+    low, high = np.transpose([chance(int(n), float(np.clip(c, 0, 1)), CHANCE) for n, c in zip(size, sure, strict=True)])
     across = Axis.share("Confidence in the answer", _least(facts))
     chart = Chart(
         "Confidence and accuracy",
@@ -33,7 +34,7 @@ def calibration(facts: ReportData) -> Markup:
         f"Expected calibration error {number(cal.ece(facts.y, p))}.",
     )
     many = size >= FEW
-    chart.whiskers(sure, low, high, "soft", "by chance (95 %)").diagonal("perfect")
+    chart.whiskers(sure, low, high, "soft", f"by chance ({percent(CHANCE)})").diagonal("perfect")
     chart.points(sure[many], right[many], "a", "bin of test rows", size=5.5)
     if not many.all():
         chart.points(sure[~many], right[~many], "a pale", f"fewer than {FEW} rows", size=5.5)
@@ -52,7 +53,17 @@ def calibration(facts: ReportData) -> Markup:
         "Of all answers the model is 80\u00a0% sure of, about 80\u00a0% should be right. A dot is a bin of test rows "
         "of similar confidence; it should lie on its grey bar, which is what chance explains.",
         pair(chart.html(), counts.html()),
+        paragraph(_told(verdict)),
+        pit(facts),
     )
+
+
+def _told(verdict: Verdict) -> str:
+    """What the verdict says of the confidence."""
+    wrong = next((f for f in verdict.findings if f.code in ("overconfident", "underconfident")), None)
+    if wrong is None:
+        return "The answers are right as often as chance explains: the stated probabilities can be taken at their word."
+    return f"The model is {wrong.code}: the stated probabilities should not be taken at their word."
 
 
 def _least(facts: ReportData) -> float:
@@ -60,7 +71,8 @@ def _least(facts: ReportData) -> float:
     return float(np.floor(10 / len(facts.classes or "ab")) / 10)
 
 
-def coverage(facts: ReportData) -> Markup:
+def _answers(facts: ReportData) -> Chart:
+    """Wrong answers should be less sure than right ones."""
     p = average(facts.predictions)
     sure, right = p.max(axis=1), p.argmax(axis=1) == facts.y
     edges = np.linspace(_least(facts), 1, 11)
@@ -75,45 +87,13 @@ def coverage(facts: ReportData) -> Markup:
     middle = edges[:-1] + step / 2
     chart.bars(edges[:-1] + 0.08 * step, middle, share[0], "a", f"right ({count(int(right.sum()))})")
     chart.bars(middle, edges[1:] - 0.08 * step, share[1], "b", f"wrong ({count(int((~right).sum()))})")
-    return section(
-        "coverage",
-        "Right and wrong answers",
-        "Wrong answers should be less sure than right ones: the amber bars should lie to the left of the blue. "
-        "The table shows which classes are taken for one another.",
-        pair(chart.html(), _confusion(facts, p.argmax(axis=1))),
-    )
-
-
-def _confusion(facts: ReportData, said: np.ndarray) -> Markup:
-    names = facts.classes or ()
-    k = len(names)
-    tally = np.zeros((k, k), int)
-    np.add.at(tally, (facts.y, said), 1)
-    if k > CLASSES:
-        return _mistakes(names, tally)
-    cells = [[(count(int(n)), f"{n / max(row.sum(), 1):.2f}") for n in row] for row in tally]
-    return confusion(
-        "True class (rows) and predicted class (columns)", [(name, short(name, NAME)) for name in names], cells
-    )
-
-
-def _mistakes(names, tally: np.ndarray) -> Markup:
-    wrong = tally * (1 - np.eye(len(names), dtype=int))
-    worst = np.argsort(-wrong, axis=None, kind="stable")[:CLASSES]
-    places = [divmod(int(flat), len(names)) for flat in worst]
-    rows = [
-        (names[i], names[j], count(int(wrong[i, j])), percent(wrong[i, j] / max(tally[i].sum(), 1), 0))
-        for i, j in places
-        if wrong[i, j]
-    ]
-    head = ("True class", "Taken for", "Test rows", "Of its class")
-    return table(head, rows, f"The most frequent mistakes among {len(names)} classes", text=(0, 1))
+    return chart
 
 
 def pit(facts: ReportData) -> Markup:
     p, names = average(facts.predictions), facts.classes or ()
     share = np.bincount(facts.y, minlength=len(names)) / len(facts.y)
-    stated, ranges = p.mean(axis=0), np.array([chance_of(p[:, k]) for k in range(len(names))])
+    stated, ranges = p.mean(axis=0), np.array([chance_of(p[:, k], CHANCE) for k in range(len(names))])
     off = np.abs(share - stated) / np.maximum(ranges[:, 1] - ranges[:, 0], 1e-12)
     shown = np.sort(np.argsort(-off, kind="stable")[:CALIBRATED])
     at = np.arange(len(shown))[::-1]
@@ -138,7 +118,7 @@ def pit(facts: ReportData) -> Markup:
     ]
     head = ("Class", "Predicted", "Observed", "By chance", "")
     few = "" if len(shown) == len(names) else f" The {len(shown)} classes that are furthest off are shown."
-    return section(
+    return part(
         "pit",
         "Calibration of each class",
         "The mean probability given to a class should match its share of the test rows. A dot off its grey bar marks a "
@@ -181,4 +161,5 @@ def predictions(facts: ReportData) -> Markup:
         "The probability of each row’s predicted class; the band is how far draws of the posterior differ on it. "
         f"Crosses should gather on the left, and the curve on the right should rise.{drawn(rows, sure)}",
         pair(chart.html(), aside.html()),
+        uncertainty(facts, _answers(facts)),
     )

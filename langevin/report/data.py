@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +21,11 @@ class Predictions:
     def __len__(self) -> int:
         """How many draws there are."""
         return len(next(v for v in (self.mean, self.proba) if v is not None))
+
+    def only(self, draws: np.ndarray) -> Predictions:
+        """Those of some draws, by their places or a mask."""
+        every = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: v[draws] for k, v in every.items() if isinstance(v, np.ndarray)})
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,12 @@ class ReportData:
     references: what to cite, in order
     error: Monte Carlo error of the predicted means over the predictive standard deviation, a number for each of some
         rows, from the differences between chains; None with one chain
-    draws_wanted: more than there are when sampling was stopped early
+    draws_wanted: more than there are when sampling was stopped early, or goes on
+    running: whether sampling goes on
+    chain_of: the chain that each draw of `predictions` is from (draw,); None where that is not known
+    drivers: permutation importance of the columns, the largest first: {"column", "increase", "stderr"} of NLL
+    curves: partial dependence on the first of them: {"column", "levels" (names, or None), "at", "mean", "low", "high"},
+        (point,) in regression and (point, class) in classification
     evidence: what `langevin evidence` found, an entry for every set of rows (`report.evidence`); empty if not asked
     """
 
@@ -77,3 +87,7 @@ class ReportData:
     draws_wanted: int = 0
     evidence: tuple[dict[str, Any], ...] = ()
     baselines: dict[str, Predictions] = field(default_factory=dict)
+    running: bool = False
+    chain_of: np.ndarray | None = None
+    drivers: tuple[dict[str, Any], ...] = ()
+    curves: tuple[dict[str, Any], ...] = ()

@@ -149,24 +149,19 @@ def _known(row: dict[str, Any]) -> bool:
 # --- the section ------------------------------------------------------------------------------------------------------
 
 
+def weighed(facts: ReportData) -> list[dict[str, Any]]:
+    """What was found for sets of rows, of those for which something was."""
+    return [entry for entry in facts.evidence if any(row.get("log_z") is not None for row in entry["table"])]
+
+
 def evidence(facts: ReportData) -> Markup:
-    title = "Evidence"
-    weighed = [entry for entry in facts.evidence if any(row.get("log_z") is not None for row in entry["table"])]
-    if not weighed:
-        return section(
-            "evidence",
-            title,
-            Markup(
-                "The model has not been weighed: <code>langevin evidence FOLDER</code> finds its log evidence, and "
-                "<code>langevin report FOLDER</code> then shows it here."
-            ),
-        )
+    entries = weighed(facts)
     lead = Markup(
         "The evidence Z is how probable the model held these targets before it saw any of them. It is high for a model "
         "that fits and is no larger than it must be. Models of the same rows differ in log Z by the log Bayes factor: "
         "<code>langevin compare FOLDER OTHER</code>."
     )
-    return section("evidence", title, lead, *(_entry(entry, alone=len(weighed) == 1) for entry in weighed))
+    return section("evidence", "Evidence", lead, *(_entry(entry, alone=len(entries) == 1) for entry in entries))
 
 
 def _entry(entry: dict[str, Any], *, alone: bool) -> Markup:

@@ -18,6 +18,7 @@ from langevin.diagnostics.convergence import diagnose
 from langevin.estimators.network import NetworkEstimator
 from langevin.report.baselines import fit_baselines
 from langevin.report.data import Predictions, ReportData
+from langevin.report.drivers import explain
 
 ROWS = 2000  # test rows a report uses, at most
 FOLLOWED = 3  # of them, followed through the chains
@@ -33,12 +34,19 @@ def gather(
     target: str,
     notes: tuple[str, ...] = (),
     train: tuple[Any, np.ndarray] | None = None,
+    running: bool = False,
 ) -> ReportData:
-    """ReportData about an estimator, judged on rows (X, y) it has not seen; with those it was trained on, baselines."""
+    """ReportData about an estimator, judged on rows (X, y) it has not seen.
+
+    train: the rows it was trained on, to fit baselines to; running: whether sampling goes on. What takes longer than
+    predictions (baselines, what drives them) is left out without the one, and with the other.
+    """
     posterior, classes = estimator.posterior_, getattr(estimator, "classes_", None)
     random = np.random.default_rng(0)
     n_all, index = len(y), np.sort(random.permutation(len(y))[:ROWS])
     X, y = _rows(X, index), np.asarray(y)[index]
+    whole = train is not None and len(y) > 0 and not running
+    drivers, curves = explain(estimator, X, y) if whole else ((), ())
     y = y.astype(float) if classes is None else np.searchsorted(classes, y)
     said = Predictions(**estimator.predictive(X))
     watched = _rows(X, np.linspace(0, len(y) - 1, min(WATCHED, len(y))).round().astype(int))
@@ -71,7 +79,11 @@ def gather(
         references=references,
         error=_error(estimator, watched, followed),
         draws_wanted=estimator.plan_.draws,
-        baselines=fit_baselines(estimator, *train, X) if train is not None and len(y) else {},
+        baselines=fit_baselines(estimator, *train, X) if whole and train is not None else {},
+        running=running,
+        chain_of=estimator._pooled_places() // posterior.info.ok.shape[1],
+        drivers=drivers,
+        curves=curves,
     )
 
 

@@ -36,6 +36,11 @@ def section(name: str, title: str, lead: str, *parts: Markup) -> Markup:
     return _part("section", name, title, lead, parts)
 
 
+def part(name: str, title: str, lead: str, *parts: Markup) -> Markup:
+    """A part of a section, with a heading of its own."""
+    return _part("part", name, title, lead, parts)
+
+
 def pair(*parts: Markup) -> Markup:
     """Side by side where there is room, one below the other on a phone."""
     return _part("pair", parts)

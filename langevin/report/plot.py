@@ -122,7 +122,7 @@ def bins(*values, about: int = 24) -> np.ndarray:
 class Chart:
     """Marks are drawn in the order they are asked for; a mark with a `name` gets a row in the legend.
 
-    kind: the CSS class that colours a mark: "a", "b", "soft", or "c0" … "c5" for chains
+    kind: the CSS class that colours a mark: "a", "b", "soft", or "c0" … "c7" for chains
     """
 
     title: str
@@ -249,7 +249,8 @@ class Chart:
             f'<text class="tick" x="{self.left - 8:.1f}" y="{v + 5:.1f}" text-anchor="end">{escape(name)}</text>'
             for v, name in zip(self._up(ys), y_names, strict=True)
         )
-        middle = (self.left + self.right) / 2
+        reach = min(0.41 * LETTER * len(x_label), WIDTH / 2)  # half of its length; letters are narrower than digits
+        middle = min((self.left + self.right) / 2, WIDTH - reach)
         return (
             f'<path class="axis" d="M{self.left:.1f} {self.bottom:.1f}H{self.right:.1f}"/>{upright}{side}'
             f'<text class="title" x="{middle:.1f}" y="{self.height - 7}" text-anchor="middle">{escape(x_label)}</text>'

@@ -9,15 +9,15 @@ import numpy as np
 from markupsafe import Markup
 from scipy.stats import rankdata
 
-from langevin.diagnostics.convergence import ESS, RHAT
 from langevin.report.data import ReportData
-from langevin.report.markup import pair, paragraph, section, table
+from langevin.report.markup import pair, paragraph, part, section, table
 from langevin.report.numbers import count, number, rhat_words, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
 from langevin.report.scores import mixing
+from langevin.report.tiles import wanted
 
 CHAINS, DRAWS = 8, 200  # drawn at most
-COLOURS = 6
+COLOURS = 8
 RANKS, IN_BAR = 20, 15  # bars of a rank plot at most, and draws that each should hold
 NAME = 36  # letters of a name on an axis
 FIGURE = re.compile(r"[-−]?[\d.,]*[×%–∞]?")  # rows of an audit hold figures as text
@@ -30,22 +30,25 @@ LAWS = {
 }
 
 
-def chains(facts: ReportData) -> Markup:
+def sampling(facts: ReportData) -> Markup:
     drawn = [_quantity(facts, name, np.asarray(x, float)) for name, x in facts.chains.items() if np.size(x)]
     n = max((len(x) for x in facts.chains.values()), default=0)
     some = f" {CHAINS} of {count(n)} chains are drawn; the table uses all." if n > CHAINS else ""
     lost = facts.diagnosis.divergent
     diverged = f" Diverged and left out: chain {', '.join(map(str, lost))}." if lost else ""
     if not drawn:
-        return section("chains", "Chains", "No numbers were followed through sampling.", _mixing_table(facts))
+        lead = "No numbers were followed through sampling."
+        return section("sampling", "Sampling", lead, _mixing_table(facts), energy(facts), audit(facts))
     return section(
-        "chains",
-        "Chains",
+        "sampling",
+        "Sampling",
         "Traces of all chains should lie over one another, without drift. In a rank plot all draws are ranked "
         "together: a chain that agrees with the others has bars near its broken line. Chains are counted from 0, and "
         f"bars jump more than chance alone where draws follow one another closely.{some}{diverged}",
         *drawn,
         _mixing_table(facts),
+        energy(facts),
+        audit(facts),
     )
 
 
@@ -106,9 +109,11 @@ def _mixing_table(facts: ReportData) -> Markup:
             (name, rhat_words(m.rhat), _whole(bulk), _whole(tail), number(1000 * per_grad) if per_grad else "–")
         )
     head = ("Quantity", "Worst R̂", "Least bulk ESS", "Least tail ESS", "ESS per 1,000 gradients")
+    agree, enough = wanted(facts)
     told = (
-        f"R̂ compares chains with one another and should be below {RHAT}. ESS is the number of independent draws that "
-        f"the chains are worth, for the centre (bulk) and for 5 % and 95 % quantiles (tail): want {ESS} for each chain."
+        "R̂ compares chains with one another; 1 is best. ESS is the number of independent draws that the chains are "
+        "worth, for the centre (bulk) and for 5 % and 95 % quantiles (tail). "
+        f"What the verdict asks of predictions: of R̂, {agree}; of bulk ESS, {enough}."
     )
     return table(head, rows, "Convergence") + paragraph(told)
 
@@ -128,7 +133,7 @@ def energy(facts: ReportData) -> Markup:
     error = None if facts.energy_error is None else np.asarray(facts.energy_error, float)
     good = [] if error is None else [c for c in range(len(error)) if c not in facts.diagnosis.divergent]
     if error is None or not np.isfinite(error[good]).any():
-        return section("energy", title, "This kernel has no energy error: it does not follow an energy along its path.")
+        return part("energy", title, "This kernel has no energy error: it does not follow an energy along its path.")
     kept = error[good]
     finite = kept[np.isfinite(kept)]
     low, high = np.quantile(finite, [0.005, 0.995])
@@ -154,7 +159,7 @@ def energy(facts: ReportData) -> Markup:
     bars.bars(at - 0.3, at + 0.3, square, "a").rule(
         y=float(np.nanmean(square)), name=f"mean: {number(np.nanmean(square))}"
     )
-    return section(
+    return part(
         "energy",
         title,
         "An exact path would keep its energy; the error shows how coarse the steps are. The histogram should be narrow "
@@ -178,7 +183,7 @@ def audit(facts: ReportData) -> Markup:
             Markup("<p>This kernel was not audited. The command <code>langevin audit KERNEL</code> does so.</p>")
         )
     lead = LAWS.get(facts.law_kind, "What this kernel converges to is not stated.")
-    return section("audit", "What the sampler converges to", lead, *parts)
+    return part("audit", "What the sampler converges to", lead, *parts)
 
 
 def _cell(value: Any) -> str:

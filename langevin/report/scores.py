@@ -9,14 +9,37 @@ from scipy.stats import binom, norm, rankdata
 
 from langevin.diagnostics import calibration as cal
 from langevin.diagnostics.convergence import Diagnosis
+from langevin.diagnostics.uncertainty import variances
+from langevin.report.classes import pr_auc
 from langevin.report.data import Predictions, ReportData
 
+PR_AUC = "PR AUC"
 PAIRS = 1e8  # CRPS takes draws² · rows evaluations: draws are thinned above this
-COVERAGE, BALANCED = "90 % coverage", "Balanced accuracy"
-SHARES = (COVERAGE, "Accuracy", BALANCED)  # scores that are written in per cent
-BETTER = {"RMSE": -1, "R²": 1, "NLL": -1, "CRPS": -1, COVERAGE: 0}
-BETTER |= {"Accuracy": 1, BALANCED: 1, "AUC": 1, "Brier": -1, "ECE": -1}
-"""Which way a score is better: −1 lower, 1 higher, 0 nearer to what was stated."""
+COVERAGE, HALF, BALANCED, SHARPNESS = "90 % coverage", "50 % coverage", "Balanced accuracy", "Sharpness"
+SHARES = (COVERAGE, HALF, "Accuracy", BALANCED)  # scores that are written in per cent
+MEANINGS = {
+    "RMSE": "root mean squared error of the predicted mean, in units of the target; 0 is best",
+    "R²": "share of the variance of the target that the predicted mean explains; 1 is best, 0 is the mean of the rows",
+    "NLL": "mean negative log of the probability (density) given to the true value, in nats: how surprising the truth "
+    "was; lower is better",
+    "CRPS": "mean distance of the predicted distribution from the true value, in units of the target: the absolute "
+    "error, for a prediction without spread; 0 is best",
+    COVERAGE: "share of true values inside their central 90\u00a0% interval; 90\u00a0% is right",
+    HALF: "share of true values inside their central 50\u00a0% interval; 50\u00a0% is right",
+    SHARPNESS: "mean standard deviation of the predicted distributions, in units of the target; lower is better if the "
+    "coverage is right",
+    "Accuracy": "share of right answers",
+    BALANCED: "mean over classes of the share of their rows that are found, so that a rare class counts as much as a "
+    "common one",
+    "AUC": "area under the ROC curve, the probability that a row of a class is given a higher probability of it than a "
+    "row of another; ½ is chance, 1 is best; the mean over classes",
+    PR_AUC: "area under the precision-recall curve (average precision): how clean the list of rows is that are most "
+    "probably of a class; 1 is best, chance is the share of the class; of the rarer of two classes, of more the mean",
+    "Brier": "mean squared distance of the probabilities from the true answer; 0 is best, 2 is worst",
+    "ECE": "expected calibration error: mean gap between confidence and share of right answers over bins of rows; "
+    "0 is best",
+}
+"""What each score is, in one sentence."""
 
 
 def scores(facts: ReportData, said: Predictions) -> dict[str, float]:
@@ -30,12 +53,15 @@ def scores(facts: ReportData, said: Predictions) -> dict[str, float]:
             "NLL": cal.nll_gaussian(y, said.mean, said.std),
             "CRPS": cal.crps_mixture(y, said.mean, said.std, max_draws=most),
             COVERAGE: float(np.mean(centred(facts, said) <= 0.9)),
+            HALF: float(np.mean(centred(facts, said) <= 0.5)),
+            SHARPNESS: sharpness(said),
         }
     p = average(said)
     return {
         "Accuracy": cal.accuracy(y, p),
         BALANCED: float(np.nanmean(recall(facts, said))) if len(y) else float("nan"),
         "AUC": auc(y, p),
+        PR_AUC: pr_auc(y, p),
         "NLL": cal.nll_categorical(y, p),
         "Brier": cal.brier(y, p),
         "ECE": cal.ece(y, p),
@@ -46,6 +72,11 @@ def r_squared(y: np.ndarray, mean: np.ndarray) -> float:
     """1 − residual ÷ total sum of squares; NaN where the values are all equal."""
     total = float(np.sum((y - np.mean(y)) ** 2)) if len(y) else 0.0
     return 1 - float(np.sum((y - mean) ** 2)) / total if total > 0 else float("nan")
+
+
+def sharpness(said: Predictions) -> float:
+    """Mean over rows of the standard deviation of the predicted distribution."""
+    return float(np.sqrt(variances(said.mean, said.std).total).mean())
 
 
 def auc(y: np.ndarray, proba: np.ndarray) -> float:
@@ -94,18 +125,37 @@ class Gap(NamedTuple):
 
 def gap(facts: ReportData, other: Predictions | None) -> Gap | None:
     """How much worse (above 0) or better the posterior predicts the test rows than others do."""
-    if other is None:
-        return None
-    d = row_nll(facts, facts.predictions) - row_nll(facts, other)
+    return None if other is None else paired(facts, facts.predictions, other)
+
+
+def paired(facts: ReportData, first: Predictions, second: Predictions) -> Gap:
+    """NLL of the one less that of the other, over the same rows."""
+    return _mean(row_nll(facts, first) - row_nll(facts, second))
+
+
+def squared(facts: ReportData, other: Predictions) -> Gap:
+    """Squared error of the predicted means, or probabilities, less another's over the same rows."""
+    if facts.task == "regression":
+        of = lambda said: (facts.y - said.mean.mean(axis=0)) ** 2
+    else:
+        truth = np.eye(len(facts.classes or ()))[facts.y]
+        of = lambda said: np.sum((average(said) - truth) ** 2, axis=1)
+    return _mean(of(facts.predictions) - of(other))
+
+
+def _mean(d: np.ndarray) -> Gap:
     stderr = float(d.std(ddof=1) / np.sqrt(len(d))) if len(d) > 1 else float("nan")
     return Gap(float(d.mean()), stderr)
 
 
 def skill(facts: ReportData, other: Predictions) -> float:
     """1 − score/other's score, of CRPS or of Brier's: 1 is perfect, 0 no better, below 0 worse."""
+    return _skill(facts, scores(facts, facts.predictions), scores(facts, other))
+
+
+def _skill(facts: ReportData, own: dict[str, float], theirs: dict[str, float]) -> float:
     name = "CRPS" if facts.task == "regression" else "Brier"
-    theirs = scores(facts, other)[name]
-    return 1 - scores(facts, facts.predictions)[name] / theirs if theirs > 0 else float("nan")
+    return 1 - own[name] / theirs[name] if theirs[name] > 0 else float("nan")
 
 
 class Compared(NamedTuple):
@@ -117,13 +167,15 @@ class Compared(NamedTuple):
     skill: float
 
 
-def compare_baselines(facts: ReportData) -> list[Compared]:
-    """Every baseline beside the posterior, on the same rows."""
-    every = []
+def compare_baselines(facts: ReportData, own: dict[str, float] | None = None) -> list[Compared]:
+    """Every baseline beside the posterior, on the same rows. own: scores of the posterior, if they are known."""
+    if not facts.baselines:
+        return []
+    own, every = own or scores(facts, facts.predictions), []
     for name, other in facts.baselines.items():
-        found = gap(facts, other)
-        assert found is not None
-        every.append(Compared(name, scores(facts, other), found, skill(facts, other)))
+        theirs = scores(facts, other)
+        found = paired(facts, facts.predictions, other)
+        every.append(Compared(name, theirs, found, _skill(facts, own, theirs)))
     return every
 
 

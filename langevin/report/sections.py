@@ -1,4 +1,4 @@
-"""Sections of any task: the data and the model, kinds of uncertainty, the ensemble, OOD rows, and provenance."""
+"""Sections of any task: data, model and provenance, kinds of uncertainty, and rows unlike the training data."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from markupsafe import Markup
 
 from langevin.diagnostics.uncertainty import Split, entropies, variances
 from langevin.report.data import ReportData
-from langevin.report.markup import definitions, listed, pair, paragraph, section, table, titled
-from langevin.report.numbers import MINUS, count, number, percent, several, short
+from langevin.report.markup import definitions, listed, pair, paragraph, part, section, table, titled
+from langevin.report.numbers import count, number, percent, several, short
 from langevin.report.plot import Axis, Chart, bins, spread
-from langevin.report.scores import BETTER, SHARES, average, compare_baselines, gap, row_nll
+from langevin.report.scores import average
 
 TARGET = 22  # letters of its name on an axis
 NUMBERS = 20_000_000  # probabilities split at a time, for the sake of memory: of more, draws are thinned
 ROWS = 150  # drawn of the test rows
-STDERRS = 2.0  # a difference of more is called clear
-BASELINES = {
-    "trivial": "trivial answer (uses no feature)",
-    "linear": "linear model",
-    "boosting": "gradient boosting",
-}
 
 
 def data(facts: ReportData) -> Markup:
     parts = [pair(definitions(facts.data, "Data"), definitions(facts.model, "Model"))]
     if facts.notes:
         parts.append(titled("What was done to the data", listed(facts.notes)))
-    return section("data", "Data and model", "What was learnt from, and what was fitted to it.", *parts)
+    if facts.provenance:
+        parts.append(titled("What is needed to get the same figures again", definitions(facts.provenance)))
+    if facts.references:
+        parts.append(titled("Please cite", listed(facts.references, "cite")))
+    return section("data", "Data, model and provenance", "What was learnt from, and what was fitted to it.", *parts)
 
 
-def uncertainty(facts: ReportData) -> Markup:
+def uncertainty(facts: ReportData, *more: Chart) -> Markup:
+    """Two parts of the uncertainty, and further charts."""
     regression = facts.task == "regression"
     if regression:
         split, key = variances(facts.predictions.mean, facts.predictions.std), facts.predictions.mean.mean(axis=0)
@@ -62,7 +61,7 @@ def uncertainty(facts: ReportData) -> Markup:
     parts.points(at, aleatoric, "a", noise, size=2.8)
     parts.points(at, epistemic, "b", "not knowing the model (epistemic)", size=2.8)
     overall, hist = _epistemic_share(split, whole)
-    return section(
+    return part(
         "uncertainty",
         "Where the uncertainty comes from",
         Markup(
@@ -70,6 +69,7 @@ def uncertainty(facts: ReportData) -> Markup:
             "It makes up <strong>{}</strong> of the {}."
         ).format(about, percent(overall), whole),
         pair(parts.html(), hist.html()),
+        *([pair(*(chart.html() for chart in more))] if more else []),
     )
 
 
@@ -88,85 +88,6 @@ def _epistemic_share(split: Split, whole: str) -> tuple[float, Chart]:
     return overall, chart.bars(edges[:-1], edges[1:], size, "b", "test rows").rule(
         x=overall, name=f"overall: {percent(overall)}"
     )
-
-
-def ensemble(facts: ReportData, own: dict[str, float], other: dict[str, float] | None) -> Markup:
-    title = "Compared with the deep ensemble"
-    if facts.start is None or other is None:
-        return section(
-            "ensemble", title, "There was no deep ensemble to start from, so there is nothing to compare with."
-        )
-    rows = [(name, *_compared(name, own[name], other[name])) for name in own]
-    head = ("Score", "Posterior", "Ensemble", "Difference", "Better")
-    found, d = gap(facts, facts.start), row_nll(facts, facts.predictions) - row_nll(facts, facts.start)
-    assert found is not None
-    clear = abs(found.mean) > STDERRS * found.stderr
-    verb = ("lower" if found.mean < 0 else "higher") if clear else "not clearly different"
-    by = f" by {number(abs(found.mean))}" if clear else f": the difference is {number(found.mean)}"
-    told = f"NLL of the posterior is {verb}{by} (standard error {number(found.stderr, 2)}, over the same rows)."
-    reach = np.quantile(d, [0.01, 0.99])
-    shown = np.clip(d, *reach)
-    edges = bins(shown, [0.0])
-    size = np.histogram(shown, edges)[0]
-    chart = Chart(
-        "Difference in NLL, row by row",
-        Axis("Posterior minus ensemble (below 0: posterior better)", float(edges[0]), float(edges[-1])),
-        Axis.whole("Test rows", 0, 1.05 * float(size.max())),
-        f"The posterior is better in {percent(float(np.mean(d < 0)), 0)} of the rows.",
-    )
-    left = edges[:-1] < -1e-12 * np.ptp(edges)
-    chart.bars(edges[:-1][left], edges[1:][left], size[left], "a", f"posterior better ({count(int((d < 0).sum()))})")
-    chart.bars(edges[:-1][~left], edges[1:][~left], size[~left], "b", f"ensemble better ({count(int((d > 0).sum()))})")
-    return section(
-        "ensemble",
-        title,
-        f"The chains started from a deep ensemble of {several(len(facts.start), 'network')}, trained without sampling. "
-        "Sampling should make its predictions better, or at least no worse.",
-        pair(table(head, rows, "Scores of the test rows", text=(0, 4)) + paragraph(told), chart.html()),
-    )
-
-
-def baselines(facts: ReportData, own: dict[str, float]) -> Markup:
-    title = "Compared with simpler models"
-    found = compare_baselines(facts)
-    if not found:
-        return section("baselines", title, "No simpler models were fitted; `langevin fit` fits them to the same rows.")
-    form = lambda name, v: percent(v) if name in SHARES else number(v, 4)
-    rows: list[tuple[str, ...]] = [("this posterior", *(form(n, v) for n, v in own.items()), "", "")]
-    rows += [
-        (
-            BASELINES[c.name],
-            *(form(n, v) for n, v in c.scores.items()),
-            f"{number(c.gap.mean)} ± {number(c.gap.stderr, 2)}",
-            percent(c.skill),
-        )
-        for c in found
-    ]
-    measure, meaning = (
-        ("CRPS", "CRPS the mean distance between it and the predicted distribution")
-        if facts.task == "regression"
-        else ("Brier", "Brier the squared distance of the probabilities from the true answer")
-    )
-    head = ("Model", *own, "NLL, posterior less this", "Skill over it")
-    return section(
-        "baselines",
-        title,
-        f"All see the same training and test rows. NLL is the mean surprise at the true value, {meaning}. Skill is 1 − "
-        f"{measure} ÷ {measure} of the other model: 0\u00a0% is no better than it. The error behind ± is that of the "
-        "difference over the same rows.",
-        table(head, rows, "Scores of the test rows"),
-    )
-
-
-def _compared(name: str, own: float, other: float) -> tuple[str, str, str, str]:
-    """Both scores, their difference and whose is better."""
-    form = percent if name in SHARES else lambda v: number(v, 4)
-    difference = own - other
-    sign = "+" if difference > 0 else MINUS if difference < 0 else ""
-    size = percent(abs(difference)) if name in SHARES else number(abs(difference))
-    lead = BETTER[name] * difference if BETTER[name] else abs(other - 0.9) - abs(own - 0.9)
-    better = "posterior" if lead > 1e-12 else "ensemble" if lead < -1e-12 else "equal"
-    return form(own), form(other), f"{sign}{size}", better
 
 
 def out_of_distribution(facts: ReportData) -> Markup:
@@ -209,10 +130,3 @@ def out_of_distribution(facts: ReportData) -> Markup:
         "Out-of-distribution rows are detected where many of these, and few held-out rows, lie above the threshold.",
         pair(chart.html(), table(head, rows, "Share above the threshold") + paragraph(told)),
     )
-
-
-def provenance(facts: ReportData) -> Markup:
-    parts = [definitions(facts.provenance)] if facts.provenance else []
-    if facts.references:
-        parts.append(titled("Please cite", listed(facts.references, "cite")))
-    return section("provenance", "Provenance", "What is needed to get the same figures again.", *parts)

@@ -5,15 +5,17 @@ The codes of the rules, beside those of a diagnosis (`diagnostics.findings`):
     wrong_law          the kernel converges to another distribution than the posterior, as it states itself
     mc_error           Monte Carlo error of the predicted means, over their standard deviation
     rhat_unknown       R̂ of some or all predictions is not known
-    intervals_narrow   90 % intervals hold fewer test rows than chance explains; intervals_wide: more
+    intervals_narrow   90 % or 50 % intervals hold fewer test rows than chance explains; intervals_wide: more
     overconfident      a classification is right less often than it says; underconfident: more often
     worse_than_start   a worse NLL than that of the deep ensemble the chains started from
+    members_worse      chains whose own predictions have a worse NLL than the network they started from
     no_better          no clearly better NLL than that of the trivial answer
     trivial_answers    right no more often than always giving the commonest answer
     class_missed       nearly no row of a class is recognised
     simpler_is_better  a clearly better NLL of a simpler model (`report.baselines`)
+    simpler_as_good    no clear difference to a linear model in NLL or in the squared error: told, and no fault
     few_rows           too few test rows to judge calibration
-    stopped_early      fewer draws than were asked for
+    stopped_early      fewer draws than were asked for; sampling_goes_on: so far
 """
 
 from __future__ import annotations
@@ -27,14 +29,28 @@ import numpy as np
 from langevin.diagnostics.convergence import RHAT
 from langevin.diagnostics.findings import LEVELS, Finding, Level, gravest, merge
 from langevin.report.data import ReportData
-from langevin.report.scores import average, centred, chains_and_draws, chance, chance_of, gap, mixing, recall
-from langevin.report.words import HEADLINES, sentence
+from langevin.report.scores import (
+    COVERAGE,
+    HALF,
+    average,
+    centred,
+    chains_and_draws,
+    chance,
+    chance_of,
+    gap,
+    mixing,
+    paired,
+    recall,
+    squared,
+)
+from langevin.report.words import HEADLINES, RUNNING, sentence
 
 ERROR, ERROR_STOP = 0.1, 0.5  # Monte Carlo error of a predicted mean, over its standard deviation, that 1 row in 20 has
 RHAT_STOP = 1.1  # chains that disagree this much describe different posteriors
 DIVERGED = 0.5  # share of chains from which the rest can no longer be called typical
-CHANCE = 0.999  # a calibration outside this range is not an accident: 1 report in 1,000 warns wrongly
-STDERRS = 2.0  # standard errors by which the start ensemble must be better
+CHANCE = 0.999  # a share outside this range is not an accident: 1 in 1,000 warns wrongly
+STDERRS = 2.0  # standard errors from which a difference of two scores is called clear
+MEMBERS = 3.0  # the same for each chain and its start: of 8 chains 1 in 100 is called worse wrongly
 MISSED, MISSED_ROWS = 0.2, 5  # recall of a class, with so many test rows or more, that is called missed
 FEW_ROWS = 30  # below this even a bad calibration cannot be seen
 MIXING = ("rhat", "ess_bulk", "weights_unmixed")  # what a small Monte Carlo error makes unimportant
@@ -47,8 +63,13 @@ class Verdict(NamedTuple):
     findings: tuple[Finding, ...]
 
     @property
+    def running(self) -> bool:
+        """Whether it is of draws so far."""
+        return any(f.code == "sampling_goes_on" for f in self.findings)
+
+    @property
     def headline(self) -> str:
-        return HEADLINES[self.level]
+        return RUNNING if self.running else HEADLINES[self.level]
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -65,7 +86,8 @@ def judge(facts: ReportData) -> Verdict:
     if is_precise(facts):
         diagnosed = tuple(f for f in diagnosed if f.code not in MIXING)
     found = merge([*diagnosed, *(finding for rule in RULES for finding in rule(facts))])
-    return Verdict(gravest(found), tuple(sorted(found, key=lambda f: -LEVELS.index(f.level))))
+    order = lambda f: (f.code != "sampling_goes_on", -LEVELS.index(f.level))
+    return Verdict(gravest(found), tuple(sorted(found, key=order)))
 
 
 def error(facts: ReportData) -> float:
@@ -123,11 +145,16 @@ def divergence(facts: ReportData) -> list[Finding]:
 
 
 def coverage(facts: ReportData) -> list[Finding]:
-    """90 % intervals of a regression."""
+    """90 % and 50 % intervals of a regression: a finding for each direction, of the first that is off so."""
     if facts.task != "regression":
         return []
-    found, by_chance = float(np.mean(centred(facts, facts.predictions) <= 0.9)), chance(len(facts.y), 0.9, CHANCE)
-    return _outside("intervals_narrow", "intervals_wide", found, by_chance)
+    inside, found = centred(facts, facts.predictions), dict[str, Finding]()
+    for name, p in ((COVERAGE, 0.9), (HALF, 0.5)):
+        share, by_chance = float(np.mean(inside <= p)), chance(len(facts.y), p, CHANCE)
+        for new in _outside("intervals_narrow", "intervals_wide", share, by_chance, stated=p):
+            old = found.get(new.code, new)
+            found[new.code] = old._replace(names=(*old.names, name))
+    return list(found.values())
 
 
 def confidence(facts: ReportData) -> list[Finding]:
@@ -155,6 +182,24 @@ def start(facts: ReportData) -> list[Finding]:
         return []
     limit, details = STDERRS * found.stderr, dict(stderr=found.stderr)
     return [Finding("worse_than_start", "care", value=found.mean, limit=limit, details=details)]
+
+
+def members(facts: ReportData) -> list[Finding]:
+    """Chains that predict worse than the networks they started from."""
+    if facts.start is None or facts.chain_of is None or len(facts.y) < 2:
+        return []
+    worse = {}
+    for c in np.unique(facts.chain_of):
+        if c < len(facts.start):
+            own, before = facts.predictions.only(facts.chain_of == c), facts.start.only(np.array([c]))
+            found = paired(facts, own, before)
+            if found.mean > MEMBERS * found.stderr:
+                worse[int(c)] = found
+    if not worse:
+        return []
+    worst = max(worse.values(), key=lambda g: g.mean)
+    details = dict(stderr=worst.stderr, of=len(np.unique(facts.chain_of)))
+    return [Finding("members_worse", "care", (), tuple(worse), worst.mean, MEMBERS * worst.stderr, details)]
 
 
 def trivial(facts: ReportData) -> list[Finding]:
@@ -187,13 +232,21 @@ def answers(facts: ReportData) -> list[Finding]:
 
 
 def simpler(facts: ReportData) -> list[Finding]:
-    """A linear model or boosting should not predict clearly better."""
+    """A linear model or boosting should not predict clearly better; a linear model that does as well is named."""
     found = []
     for name in ("linear", "boosting"):
         g = gap(facts, facts.baselines.get(name))
-        if g is not None and g.mean > STDERRS * g.stderr:
-            limit, details = STDERRS * g.stderr, dict(stderr=g.stderr)
+        if g is None or not np.isfinite(g.stderr):
+            continue
+        limit, details = STDERRS * g.stderr, dict[str, Any](stderr=g.stderr)
+        if g.mean > limit:
             found.append(Finding("simpler_is_better", "care", (name,), value=g.mean, limit=limit, details=details))
+        elif name == "linear" and g.mean > -limit:
+            details["measure"] = "NLL"
+            found.append(Finding("simpler_as_good", "good", (name,), value=g.mean, limit=limit, details=details))
+        elif name == "linear" and (s := squared(facts, facts.baselines[name])).mean > -STDERRS * s.stderr:
+            details = dict(measure="squared error", stderr=s.stderr, nll=g.mean)
+            found.append(Finding("simpler_as_good", "good", (name,), (), s.mean, STDERRS * s.stderr, details))
     return found
 
 
@@ -204,9 +257,11 @@ def few_rows(facts: ReportData) -> list[Finding]:
 
 
 def stopped(facts: ReportData) -> list[Finding]:
-    """Fewer draws than were asked for."""
+    """Fewer draws than were asked for, so far or for good."""
     _, draws = chains_and_draws(facts)
     wanted = facts.draws_wanted
+    if facts.running:
+        return [Finding("sampling_goes_on", "care", value=draws, limit=wanted)]
     return [Finding("stopped_early", "care", value=draws, limit=wanted)] if wanted > draws else []
 
 
@@ -217,6 +272,7 @@ RULES: tuple[Callable[[ReportData], list[Finding]], ...] = (
     coverage,
     confidence,
     start,
+    members,
     trivial,
     answers,
     simpler,

@@ -13,6 +13,7 @@ HEADLINES: dict[Level, str] = {
     "care": "Usable, with care.",
     "stop": "Do not use this posterior yet.",
 }
+RUNNING = "Sampling goes on."
 OVERSURE = "Check that test and training rows are alike; then try more chains, or a stronger prior."
 
 
@@ -34,7 +35,11 @@ def _chance(f: Finding) -> str:
 
 
 def _held(f: Finding) -> str:
-    return f"The 90 % intervals hold {percent(f.value)} of the test rows, {_chance(f)}"
+    return f"The {100 * f.details['stated']:.0f} % intervals hold {percent(f.value)} of the test rows, {_chance(f)}"
+
+
+def _both(f: Finding) -> str:
+    return ", as those of 50 % are" if len(f.names) > 1 else ""
 
 
 def _right(f: Finding) -> str:
@@ -55,6 +60,20 @@ def _no_better(f: Finding) -> str:
     )
 
 
+def _as_good(f: Finding) -> str:
+    who, measure = SIMPLER[f.names[0]], f.details["measure"]
+    difference = (
+        f"the {measure} of the posterior less its is {number(f.value)} (standard error "
+        f"{number(f.details['stderr'], 2)}), which is no clear difference"
+    )
+    if measure == "NLL":
+        return f"{who} does as well: {difference}. The simpler model may be enough."
+    return (
+        f"{who} does as well where the mean alone is wanted: {difference}. The predicted distributions are better: NLL "
+        f"is lower by {number(-f.details['nll'])}."
+    )
+
+
 SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
     "mc_error": lambda f: (
         f"Predicted means are known to {percent(f.value)} of their standard deviation only, so much do the chains "
@@ -65,9 +84,10 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
         f"The kernel does not converge to the posterior but to another distribution ({f.details['law']}): choose a "
         "kernel whose stationary distribution is exact, or its corrected variant."
     ),
-    "intervals_narrow": lambda f: f"{_held(f)}: they are too narrow. {OVERSURE}",
+    "intervals_narrow": lambda f: f"{_held(f)}: they are too narrow{_both(f)}. {OVERSURE}",
     "intervals_wide": lambda f: (
-        f"{_held(f)}: they are too wide, which is safe but says little. Warm up longer, or check the noise model."
+        f"{_held(f)}: they are too wide{_both(f)}, which is safe but says little. Warm up longer, "
+        "or check the noise model."
     ),
     "overconfident": lambda f: f"{_right(f)}: it is overconfident. {OVERSURE}",
     "underconfident": lambda f: (
@@ -76,6 +96,12 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
     "worse_than_start": lambda f: (
         f"NLL is worse than that of the deep ensemble it started from, by {number(f.value)} "
         f"(standard error {number(f.details['stderr'], 2)}): lower the step size, or use the ensemble."
+    ),
+    "members_worse": lambda f: (
+        f"{several(len(f.chains), 'chain')} of {f.details['of']} (number {', '.join(map(str, f.chains))}, counted from "
+        f"0) {'predicts' if len(f.chains) == 1 else 'predict'} the test rows worse than the trained "
+        f"{'network it' if len(f.chains) == 1 else 'networks they'} started from: NLL is higher by up to "
+        f"{number(f.value)} (standard error {number(f.details['stderr'], 2)}). Lower the step size, or warm up longer."
     ),
     "no_better": _no_better,
     "trivial_answers": lambda f: (
@@ -91,6 +117,7 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
         f"{SIMPLER[f.names[0]]} predicts the test rows clearly better: its NLL is lower by {number(f.value)} (standard "
         f"error {number(f.details['stderr'], 2)}). Use it, or try wider layers and longer training."
     ),
+    "simpler_as_good": _as_good,
     "few_rows": lambda f: (
         f"There are {several(int(f.value), 'test row')}, too few rows to judge calibration: hold out {f.limit:.0f} or "
         "more."
@@ -98,5 +125,8 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
     "stopped_early": lambda f: (
         f"Sampling was stopped early, after {f.value:,.0f} of {f.limit:,.0f} draws of each chain: "
         "resume it for the rest."
+    ),
+    "sampling_goes_on": lambda f: (
+        f"{f.value:,.0f} of {f.limit:,.0f} draws of each chain are there; all below is what is known so far."
     ),
 }

@@ -34,6 +34,27 @@ COLLISIONS = """(() => {
   return bad;
 })()"""
 HEIGHTS = "Object.fromEntries([...document.querySelectorAll('section')].map(s => [s.id, s.offsetHeight]))"
+LINKS = """[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))
+  .filter(href => !document.querySelector(href))"""
+# the least contrast of text that is not in a chart with what is painted behind it
+CONTRAST = """(() => {
+  const rgba = text => { const v = text.match(/[\\d.]+/g).map(Number); return v.length > 3 ? v : [...v, 1]; };
+  const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => [r, g, b].map(v => linear(v / 255))
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const behind = el => { for (; el; el = el.parentElement) {
+    const c = rgba(getComputedStyle(el).backgroundColor); if (c[3] > .99) return c; } return [255, 255, 255, 1]; };
+  let least = 21;
+  for (const el of document.querySelectorAll('p, li, dt, dd, h1, h2, h3, th, td, a, .flag, figcaption, caption')) {
+    if (!el.innerText || el.matches('.hit, .miss')) continue;
+    const [a, b] = [light(rgba(getComputedStyle(el).color)), light(behind(el))].sort((x, y) => y - x);
+    least = Math.min(least, (a + .05) / (b + .05));
+  }
+  return least;
+})()"""
+# text that does not fit its tile or the box of the verdict
+SPILLED = """[...document.querySelectorAll('.tiles div, .tiles dd, .tiles dt, .verdict')]
+  .filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.innerText.slice(0, 60))"""
 EMPTY = """[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect())
   .filter(r => !(r.width > 0 && r.height > 0)).length"""
 SMALLEST = """Math.min(...[...document.querySelectorAll('.chart text')].map(
@@ -53,7 +74,10 @@ def look(browser: Browser, file: Path, width: int, *, dark: bool) -> None:
     assert browser.value("innerWidth") == width
     assert browser.value("document.documentElement.scrollWidth") <= width
     heights = browser.value(HEIGHTS)
-    assert list(heights) == list(SHORT)
+    assert list(heights) == [name for name in SHORT if name in heights or name != "evidence"]
+    assert browser.value(LINKS) == []
+    assert browser.value(CONTRAST) >= 4.5
+    assert browser.value(SPILLED) == []
     assert all(height > 0 for height in heights.values())
     assert browser.value("document.querySelectorAll('svg').length") > 0
     assert browser.value(EMPTY) == 0
@@ -111,6 +135,13 @@ def test_a_live_page_becomes_the_report(browser):
                 break
             time.sleep(0.1)
         assert list(heights) == list(SHORT)
+        live.progress("sample", 0.4, "1 min left")
+        for _ in range(50):
+            if "sample" in browser.value("document.getElementById('progress').innerText"):
+                break
+            time.sleep(0.1)
+        assert browser.value("document.getElementById('progress').innerText") == "sample: 40 %, 1 min left"
+        assert browser.value("document.querySelector('#progress i').style.width") == "40%"
         assert browser.value(COLLISIONS) == []
         assert browser.said("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
         asked = {event["request"]["url"] for event in browser.said("Network.requestWillBeSent")}

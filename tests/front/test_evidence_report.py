@@ -150,12 +150,10 @@ def test_the_section_tells_methods_and_what_they_are_worth():
     assert "stochastic dais and ais differ by 58.2 nats" in apart
 
 
-def test_a_model_not_weighed_says_how():
-    text = page(pages.classification(rows=30, draws=40)).split('<section id="evidence">')[1].split("</section>")[0]
-    assert "langevin evidence FOLDER" in text
-    assert "<svg" not in text
-    none = written(line("bridge", None, None, ess=None, words="needs draws"))
-    assert "langevin evidence FOLDER" in none
+def test_a_model_not_weighed_has_no_section():
+    assert "evidence" not in page(pages.classification(rows=30, draws=40)).split("<main>")[0].split("<nav")[1]
+    entry = {**ABOUT, "table": (line("bridge", None, None, ess=None, words="needs draws"),)}
+    assert 'id="evidence"' not in page(replace(pages.regression(rows=30, draws=40), evidence=(entry,)))
 
 
 def test_foreign_words_of_evidence_are_escaped():

@@ -35,6 +35,10 @@ def test_fit_says_what_it_did(fitted):
     assert body["name"] == "fit"
     assert {"rmse", "nll", "crps", "coverage90", "rhat", "ess"} <= set(body["figures"])
     assert body["figures"]["rmse"] < 1
+    assert {"coverage50", "sharpness", "skill_trivial", "skill_linear", "skill_boosting"} <= set(body["figures"])
+    assert [row["model"] for row in body["table"]] == ["trivial", "linear", "boosting"]
+    assert body["drivers"][0]["column"] == "x"
+    assert body["drivers"][0]["increase"] > 2 * body["drivers"][0]["stderr"] > 0
     codes = {f["code"]: f for f in body["verdict"]["findings"]}
     assert codes["few_rows"]["level"] == "care"
     assert (codes["few_rows"]["value"], codes["few_rows"]["limit"]) == (16, 30)
@@ -108,8 +112,13 @@ def test_classes_are_guessed_and_predicted(fitted):
     frame = pd.read_csv(folder / "t.csv").drop(columns="kind")
     frame["y"] = np.where(frame["y"] > 0, "up", "down")
     frame.to_csv(folder / "c.csv", index=False)
-    out = call("fit", folder / "c.csv", *SHORT, "--out", folder / "c")
+    out = call("fit", folder / "c.csv", *SHORT, "--out", folder / "c", "--json", folder / "c.json")
     assert "2 labels: this is classification" in out.output
+    assert "recall" in out.output
+    body = json.loads((folder / "c.json").read_text())
+    assert [row["name"] for row in body["classes"]] == body["confusion"]["classes"] == ["down", "up"]
+    assert [row["rows"] for row in body["classes"]] == [sum(row) for row in body["confusion"]["counts"]]
+    assert {"auc", "pr_auc", "balanced_accuracy", "ece"} <= set(body["figures"])
     call("predict", folder / "c", folder / "c.csv", "--out", folder / "pc.csv")
     said = pd.read_csv(folder / "pc.csv")
     assert list(said.columns) == ["class", "p(down)", "p(up)", "aleatoric", "epistemic", "outlier"]

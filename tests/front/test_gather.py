@@ -42,3 +42,27 @@ def test_a_report_is_made_for_every_kernel(fitted, name):
     assert "array" not in data.model["kernel"]
     assert data.law
     assert cls.__name__ in page(data)
+
+
+def test_draws_know_their_chain(fitted):
+    model, X = fitted
+    data = gather(model, X[:10], X[:10, 0], name="t", target="y")
+    chains, draws = model.posterior_.info.ok.shape
+    np.testing.assert_array_equal(data.chain_of, np.repeat(np.arange(chains), draws))
+    own = data.predictions.only(data.chain_of == 1)
+    assert len(own) == draws
+    np.testing.assert_array_equal(own.mean, data.predictions.mean[draws:])
+    assert own.proba is None
+    assert not data.drivers  # rows that it was trained on were not given
+    assert not data.running
+
+
+def test_a_chain_that_diverged_is_not_among_them(fitted):
+    model = copy.copy(fitted[0])
+    info = model.posterior_.info
+    lost = np.array(info.ok)
+    lost[0] = False
+    model.posterior_ = dataclasses.replace(model.posterior_, info=info._replace(ok=lost))
+    data = gather(model, fitted[1][:10], fitted[1][:10, 0], name="t", target="y")
+    assert set(data.chain_of) == {1}
+    assert len(data.predictions) == len(data.chain_of)

@@ -59,7 +59,9 @@ def written(request) -> str:
 def test_every_page_is_whole(written):
     found = Reader(written)
     assert found.open == []
-    assert found.sections == list(SHORT)
+    linked = [value[1:] for tag, name, value in found.attributes if (tag, name) == ("a", "href")]
+    assert found.sections == linked
+    assert found.sections in (list(SHORT), [name for name in SHORT if name != "evidence"])
     for svg in re.findall(r"<svg.*?</svg>", written, flags=re.DOTALL):
         ElementTree.fromstring(svg)
     assert len(written.encode()) < 600_000

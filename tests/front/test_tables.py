@@ -32,6 +32,7 @@ def csv(tmp_path):
         ("digits", (1797, 64), 10),
         ("breast_cancer", (569, 30), 2),
         ("wine", (178, 13), 3),
+        ("airfoil", (1503, 5), None),
     ],
 )
 def test_embedded(name, shape, classes):

@@ -10,9 +10,9 @@ import numpy as np
 import pages
 import pytest
 
-from langevin.diagnostics import convergence, findings
+from langevin.diagnostics import convergence, findings, outlying
 from langevin.diagnostics.findings import Finding, sentence
-from langevin.report import verdict, words
+from langevin.report import tiles, verdict, words
 from langevin.report.data import Predictions, ReportData
 from langevin.report.gather import _error
 from langevin.report.page import page
@@ -56,9 +56,11 @@ def test_a_verdict_for_json_has_codes_levels_and_numbers():
 
 def test_every_code_has_a_sentence():
     of = lambda module: set(re.findall(r'Finding\(\s*"(\w+)"', inspect.getsource(module)))
-    assert of(convergence) == set(findings.SENTENCES)
+    assert of(convergence) | of(outlying) == set(findings.SENTENCES)
     outside = {"intervals_narrow", "intervals_wide", "overconfident", "underconfident"}
-    assert of(verdict) | of(convergence) | outside == set(words.SENTENCES)
+    assert of(verdict) | of(convergence) | of(outlying) | outside == set(words.SENTENCES)
+    marked = {code for codes in tiles.SPEAKS.values() for code in codes}
+    assert marked == set(words.SENTENCES)  # whatever is found marks a tile
 
 
 @pytest.mark.parametrize(
@@ -217,5 +219,5 @@ def test_tiles_ask_for_what_the_verdict_asks_for(error, rhat, level):
     assert judge(facts).level == level
     precise = error < 0.1
     assert ("want below 1.01" in text) != precise
-    assert ("up to 1.1 will do while that error is below 10 %" in text) == precise
+    assert ("up to 1.1 will do while the Monte Carlo error is below 10 %" in text) == precise
     assert "of the predicted std., want below 10 %" in text
