@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from langevin.cli.columns import Categorical, Drop, Keep, Weights, choices
 from langevin.cli.models import figures_of, numbers_of, write_report
 from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, say, write_json
 
@@ -25,6 +26,10 @@ def fit(
     data: Annotated[str, typer.Argument(help="A CSV, Parquet or npz file, or diabetes, digits, breast_cancer, wine.")],
     target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
     task: Annotated[str | None, typer.Option(help="regression or classification; guessed if left out.")] = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    categorical: Categorical = None,
+    weights: Weights = None,
     plan: Annotated[
         str, typer.Option(help="auto, mile or smile.", autocompletion=lambda: ["auto", "mile", "smile"])
     ] = "auto",
@@ -55,24 +60,27 @@ def fit(
         fail("fit: --resume needs --out, the folder of the interrupted fit.")
     told = _opened(context, out, resume) if out else {}
     target, seed = target or told.get("target"), told.get("seed", seed)
-    table = tables.read(data, target, task=task)
+    columns = choices(drop, keep, categorical, weights) or told.get("columns", {})
+    table = tables.read(data, target, task=task, **columns)
     console = Console(quiet=quiet)
     for note in table.notes:
         say(note, quiet=quiet)
     train, test = parts.split(len(table.y), seed, PARTS)
     X, y = table.X.iloc[train], table.y[train]
+    weight = None if table.weights is None else table.weights[train]
     page = _shown(table.name, console) if live else None
     watch = (lambda model: page.show(_facts(model, table, test))) if page else None
-    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed)
+    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed, columns=columns)
+    told |= dict(identifiers=list(table.identifiers))
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *_: say(f"! {message}", error=True)
         if resume:
-            model = _resumed(out, X, y, told)
+            model = _resumed(out, X, y, weight, told)
         else:
             given = dict(plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet)
             model = _estimator(table.task, given, options(context.args))
-            model.fit(X, y, watch=watch, callbacks=_kept(out, model, told))
+            model.fit(X, y, weight, watch=watch, callbacks=_kept(out, model, told))
     facts = _facts(model, table, test, (X, y))
     if page:
         page.show(facts)
@@ -152,14 +160,14 @@ def _kept(out: Path | None, model: Any, told: dict[str, Any]) -> tuple:
     return (Snapshot(model, lambda now: folder.save_part(out, now, told), before, model.seconds_ if fitted else 0.0),)
 
 
-def _resumed(out: Path, X, y, told: dict[str, Any]) -> Any:
+def _resumed(out: Path, X, y, weight, told: dict[str, Any]) -> Any:
     from langevin.estimators.files import load
 
     model = load(out)
     have = model.posterior_.info.ok.shape[1]
     if have >= model.plan_.draws:
         fail(f"fit: the model in {out} has all of its {have} draws; there is nothing to resume.")
-    return model.more(X, y, model.plan_.draws - have, callbacks=_kept(out, model, told))
+    return model.more(X, y, model.plan_.draws - have, weight, callbacks=_kept(out, model, told))
 
 
 def _facts(model: Any, table: Any, test: np.ndarray, train: tuple[Any, np.ndarray] | None = None) -> Any:

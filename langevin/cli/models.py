@@ -33,8 +33,12 @@ def predict(
     estimator = load(model)
     if not hasattr(estimator, "threshold_"):
         fail(f"predict: the fit in {model} was interrupted; go on with it first: langevin fit … --resume --out {model}")
-    rows = tables.rows(data, list(estimator.feature_names_in_))
-    frame = estimator.predict_frame(rows, quantiles=numbers_of("--quantiles", quantiles, float))
+    import pandas as pd
+
+    rows = tables.rows(data, estimator.columns_.kinds)
+    at = numbers_of("--quantiles", quantiles, float)
+    names = list(estimator.feature_names_in_)
+    frame = pd.concat([estimator.predict_frame(block[names], quantiles=at) for block in rows.frames])
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         frame.to_parquet(out, index=False) if out.suffix == ".parquet" else frame.to_csv(out, index=False)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from langevin.core.posterior import Posterior
 from langevin.diagnostics import uncertainty
 from langevin.estimators.checks import Checked
-from langevin.estimators.columns import Columns, raw_columns
+from langevin.estimators.columns import Columns
 
 BLOCK = 256  # rows predicted together
 
@@ -52,7 +52,7 @@ class Predictive(Checked):
 
     def followed(self, X) -> np.ndarray:
         """The mean, or the probability of the last class, that every draw says of some rows: (chain, draw, n)."""
-        rows = self.columns_.encoded(raw_columns(self._checked_rows(X)))
+        rows = self._encoded(X)
         said = self._unit(self.posterior_.predict(self._net().predict, rows))
         return np.asarray(said["mean"] if "mean" in said else said["proba"][..., -1])
 
@@ -72,8 +72,11 @@ class Predictive(Checked):
     def _blocks(self, X, *, start: bool = False) -> Iterator[dict[str, np.ndarray]]:
         """Predictions in the target's unit, some rows at a time."""
         check_is_fitted(self)
-        x = self.columns_.encoded(raw_columns(self._checked_rows(X)))
+        x = self._encoded(X)
         return self._said(x, self.start_ if start else None)
+
+    def _encoded(self, X) -> np.ndarray:
+        return self.columns_.encoded(self.columns_.read(self._checked_rows(X)))
 
     def _said(self, x: np.ndarray, draws=None) -> Iterator[dict[str, np.ndarray]]:
         draws, model = self._pooled() if draws is None else draws, self._net()

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from langevin.estimators.columns import raw_columns
 from langevin.estimators.network import NetworkEstimator
 from langevin.report.data import Predictions
 
@@ -30,7 +29,7 @@ FOLDS = 5
 def fit_baselines(estimator: NetworkEstimator, X: Any, y: np.ndarray, rows: Any) -> dict[str, Predictions]:
     """What each baseline, trained on (X, y), says of the rows."""
     index = np.sort(np.random.default_rng(0).permutation(len(y))[:ROWS])
-    encode = lambda X: estimator.columns_.encoded(raw_columns(X)).astype(float)
+    encode = lambda X: estimator.columns_.encoded(estimator.columns_.read(X)).astype(float)
     x, new = encode(X)[index], encode(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a baseline that has not quite converged is still a baseline

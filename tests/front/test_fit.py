@@ -151,7 +151,7 @@ def test_classes_are_guessed_and_predicted(fitted):
         ("x,y\n1,2\n2,3\n", [], "has 2 rows of data"),
         ("x,x,y\n1,2,3\n2,3,4\n3,4,5\n", [], "more than one column named 'x'"),
         ("x,y\n1,2\ninf,3\n3,4\n", [], "column x, row 2: the value is infinite"),
-        ("x,e,y\n1,,2\n2,,3\n3,,4\n", [], "column e: every value is missing"),
+        ("e,y\n,2\n,3\n,4\n", [], "no column left to learn from (e left out)"),
         ("x,y\n1,a\n2,b\n3,a\n", ["--task", "regression"], "column y, row 1: 'a' is no number"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--hidden", "4,x"], "--hidden is '4,x'"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--kernel", "sgld", "--speed", "3"], "SGLD has no option --speed; it has step_size"),
