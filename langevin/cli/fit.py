@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import os
 import warnings
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from langevin.cli.columns import Categorical, Drop, Keep, Weights, choices
+from langevin.cli.columns import Categorical, Drop, Keep, Likelihood, Weights, choices, likelihood_of
 from langevin.cli.models import figures_of, numbers_of, write_report
 from langevin.cli.shared import Json, Quiet, Seed, fail, kernels, options, say, write_json
 
@@ -30,6 +31,7 @@ def fit(
     keep: Keep = None,
     categorical: Categorical = None,
     weights: Weights = None,
+    likelihood: Likelihood = "auto",
     plan: Annotated[
         str, typer.Option(help="auto, mile or smile.", autocompletion=lambda: ["auto", "mile", "smile"])
     ] = "auto",
@@ -62,6 +64,8 @@ def fit(
     target, seed = target or told.get("target"), told.get("seed", seed)
     columns = choices(drop, keep, categorical, weights) or told.get("columns", {})
     table = tables.read(data, target, task=task, **columns)
+    family, guessed = likelihood_of(likelihood, table.task, table.y)
+    table = dataclasses.replace(table, notes=(*table.notes, *guessed))
     console = Console(quiet=quiet)
     for note in table.notes:
         say(note, quiet=quiet)
@@ -79,6 +83,7 @@ def fit(
             model = _resumed(out, X, y, weight, told)
         else:
             given = dict(plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet)
+            given["family"] = family
             model = _estimator(table.task, given, options(context.args))
             model.fit(X, y, weight, watch=watch, callbacks=_kept(out, model, told))
     facts = _facts(model, table, test, (X, y))
@@ -118,7 +123,12 @@ def _estimator(task: str, given: dict[str, Any], fields: dict[str, str]) -> Any:
     kind = BayesianRegressor if task == "regression" else BayesianClassifier
     hidden = numbers_of("--hidden", given["hidden"], int)
     made = kind(
-        given["plan"], hidden=hidden, chains=given["chains"], random_state=given["seed"], verbose=not given["quiet"]
+        given["plan"],
+        **given["family"],
+        hidden=hidden,
+        chains=given["chains"],
+        random_state=given["seed"],
+        verbose=not given["quiet"],
     )
     if given["draws"]:
         made.set_params(plan__draws=given["draws"])

@@ -79,6 +79,14 @@ class NetworkEstimator(Predictive, Planned):
         """Of the network's outputs, and how many there are."""
         raise NotImplementedError
 
+    def _center(self) -> Any:
+        """Of the logarithms of counts."""
+        return 0.0
+
+    def _offsets(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """What makes log likelihoods of rows comparable between models of one table."""
+        return np.zeros(len(y))
+
     # --- fit ---------------------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None, *, callbacks: tuple = (), watch: Callable[[Any], None] | None = None):
@@ -126,13 +134,14 @@ class NetworkEstimator(Predictive, Planned):
         numbers = own._targets(y, weight)
         model = own._model(Columns.fit(raw, weight).encoded(raw), numbers)
         prior = Normal(jax.tree.map(jnp.zeros_like, model.position), model.target.log_prior.scale)
-        return weighed(model.target, weight), prior
+        return weighed(model.target, weight, own._offsets(y, weight)), prior
 
     def _net(self) -> BNN:
         """The network to predict with; a loaded or unpickled estimator builds it anew."""
         if getattr(self, "_model_", None) is None:
             none = np.zeros((2, len(self.columns_.names)), np.float32)
-            self._model_ = self._model(none, np.zeros(2, np.int32))
+            many = np.shape(getattr(self, "center_", 0.0))
+            self._model_ = self._model(none, np.zeros((2, *many), np.int32))
         return self._model_
 
     def more(self, X, y, draws: int, sample_weight=None, *, callbacks: tuple = ()):
@@ -163,7 +172,7 @@ class NetworkEstimator(Predictive, Planned):
     def _model(self, x: np.ndarray, numbers: np.ndarray) -> BNN:
         kind, outputs = self._likelihood()
         build = self.network or mlp(type(self).__name__, (x.shape[1], *self.hidden, outputs), self.activation)
-        return bnn(build, (x, numbers), kind=kind, prior=self.prior, part=self.part)
+        return bnn(build, (x, numbers), kind=kind, prior=self.prior, center=self._center(), part=self.part)
 
     # --- scikit-learn ------------------------------------------------------------------------------------------
 

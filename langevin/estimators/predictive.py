@@ -40,10 +40,16 @@ class Predictive(Checked):
     def _split(self, said: dict[str, np.ndarray]) -> uncertainty.Split:
         raise NotImplementedError
 
+    def _disagreement(self, said: dict[str, np.ndarray]) -> np.ndarray:
+        """How far draws differ on a row: what `is_outlier` goes by."""
+        return self._split(said).epistemic
+
     # --- what is asked of it -----------------------------------------------------------------------------------
 
     def predictive(self, X, *, start: bool = False) -> dict[str, np.ndarray]:
         """What every draw says of every row, in the target's unit: {"mean", "std"} (draw, n) or {"proba"}.
+
+        Log-normals have {"log_mean", "log_std"} besides, and negative binomials {"dispersion"}.
 
         start: what the trained networks say from which the chains set out, the deep ensemble.
         """
@@ -59,15 +65,24 @@ class Predictive(Checked):
     def uncertainty(self, X):
         """Uncertainty of every row: total, aleatoric (noise), epistemic (what more data would remove).
 
-        Variances in regression, entropies in nats in classification; a frame if X is one.
+        Standard deviations in regression (total² = aleatoric² + epistemic²), entropies in nats in classification; a
+        frame if X is one and there is one target.
         """
         parts = [self._split(said) for said in self._blocks(X)]
         whole = uncertainty.Split(*map(np.concatenate, zip(*parts, strict=True)))
-        return like(X, whole._asdict()) if hasattr(X, "columns") else whole
+        return like(X, whole._asdict()) if hasattr(X, "columns") and whole.total.ndim == 1 else whole
+
+    def disagreement(self, X) -> np.ndarray:
+        """How far the draws differ on every row (n,).
+
+        In regression the standard deviation of the mean, or of its logarithm for log-normals and counts; in
+        classification the epistemic entropy.
+        """
+        return np.concatenate([self._disagreement(said) for said in self._blocks(X)])
 
     def is_outlier(self, X) -> np.ndarray:
-        """Whether the networks disagree on a row more than on all but a share `outliers` of rows held out in fit."""
-        return np.asarray(self.uncertainty(X).epistemic) > self.threshold_
+        """Whether the draws disagree on a row more than on all but a share `outliers` of rows held out in fit."""
+        return self.disagreement(X) > self.threshold_
 
     def _blocks(self, X, *, start: bool = False) -> Iterator[dict[str, np.ndarray]]:
         """Predictions in the target's unit, some rows at a time."""
@@ -101,8 +116,8 @@ class Predictive(Checked):
         return jax.tree.map(lambda u: u[index], flat)
 
     def _calibrated(self, rows: list[tuple[str, np.ndarray]]):
-        """The epistemic uncertainty that a share `outliers` of rows held out exceeds."""
-        known = [self._split(said).epistemic for said in self._said(self.columns_.encoded(rows))]
+        """The disagreement of draws that a share `outliers` of rows held out exceeds."""
+        known = [self._disagreement(said) for said in self._said(self.columns_.encoded(rows))]
         self.epistemic_ = np.concatenate(known)
         self.threshold_ = float(np.quantile(self.epistemic_, 1 - self.outliers))
         return self
