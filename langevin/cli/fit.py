@@ -82,8 +82,10 @@ def fit(
         if resume:
             model = _resumed(out, X, y, weight, told)
         else:
-            given = dict(plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet)
-            given["family"] = family
+            given: dict[str, Any] = dict(
+                plan=plan, kernel=kernel, hidden=hidden, chains=chains, draws=draws, seed=seed, quiet=quiet
+            )
+            given |= dict(family=family)
             model = _estimator(table.task, given, options(context.args))
             model.fit(X, y, weight, watch=watch, callbacks=_kept(out, model, told))
     facts = _facts(model, table, test, (X, y))

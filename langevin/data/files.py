@@ -193,7 +193,8 @@ def _parquet_blocks(path: Path, rows: int) -> Blocks:
             begun += len(frame)
             yield frame.rename(columns=str)
 
-    names = [str(name) for name in file.schema_arrow.names]
+    index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", ())
+    names = [str(name) for name in file.schema_arrow.names if name not in index]
     return Blocks(str(path), tuple(names), file.metadata.num_rows, ".", frames())
 
 

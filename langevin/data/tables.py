@@ -27,7 +27,7 @@ from langevin.data.targets import as_target
 
 TASKS = ("regression", "classification")
 LEVELS = 50  # texts that `load` gives a column of their own
-BLOCK = 50_000  # rows of a file that are in memory at a time
+BLOCK = 51_200  # rows of a file that are in memory at a time
 
 
 @dataclass(frozen=True)

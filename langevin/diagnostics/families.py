@@ -29,7 +29,7 @@ from scipy.special import betainc, gammaln, logsumexp, ndtr, ndtri, pdtr, xlogy
 
 from langevin.diagnostics import calibration
 from langevin.diagnostics.calibration import LOG_2PI
-from langevin.diagnostics.quantile import solve
+from langevin.diagnostics.quantile import solve, solve_whole
 from langevin.diagnostics.uncertainty import Split, variances
 
 LARGEST = 80.0  # the logarithm of the largest mean and standard deviation of a log-normal that is told
@@ -51,10 +51,6 @@ class Mixture:
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of every draw."""
-        raise NotImplementedError
-
-    def bracket(self, p: float) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers (n,) between which the quantile of the mixture lies."""
         raise NotImplementedError
 
     def draw(self, random: np.random.RandomState) -> np.ndarray:
@@ -94,17 +90,12 @@ class Mixture:
         return np.stack([self._quantile(p) for p in wanted])
 
     def _quantile(self, p: float) -> np.ndarray:
-        low, high = self.bracket(p)
-        if self.discrete:
-            low = np.full_like(high, -1.0)  # F(low) < p ≤ F(high) throughout
-            while (short := self.cdf(high).mean(axis=0) < p).any():
-                low, high = np.where(short, high, low), np.where(short, 2 * high + 1, high)
-            while (high - low > 1).any():
-                middle = np.floor((low + high) / 2)
-                below = self.cdf(middle).mean(axis=0) < p
-                low, high = np.where(below, middle, low), np.where(below, high, middle)
-            return high
-        return solve(lambda x: self.cdf(x).mean(axis=0), p, low, high)
+        raise NotImplementedError
+
+    def _guess(self, p: float) -> np.ndarray:
+        """The quantile of the Gaussian with the mixture's moments."""
+        mean, std = self.moments()
+        return mean.mean(axis=0) + ndtri(p) * np.sqrt((std**2).mean(axis=0) + mean.var(axis=0))
 
     def intervals(self, levels: Any) -> tuple[np.ndarray, np.ndarray]:
         """Central intervals of probabilities `levels`: (lower, upper), each (level, n)."""
@@ -148,9 +139,22 @@ class Gaussian(Mixture):
     def moments(self):
         return self.mean, self.std
 
-    def bracket(self, p):
+    def bracket(self, p: float) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest of the draws' quantiles, between which that of the mixture lies."""
         of_each = self.mean + self.std * ndtri(p)
         return of_each.min(axis=0), of_each.max(axis=0)
+
+    def _quantile(self, p):
+        mean, std = (
+            np.ascontiguousarray(self.mean.T),
+            np.ascontiguousarray(np.broadcast_to(self.std, self.mean.shape).T),
+        )
+
+        def both(x, rows):
+            z = (x[:, None] - mean[rows]) / std[rows]
+            return ndtr(z).mean(axis=1), (np.exp(-0.5 * z**2) / std[rows]).mean(axis=1) / np.sqrt(2 * np.pi)
+
+        return solve(both, p, self._guess(p), *self.bracket(p))
 
     def draw(self, random):
         return self.mean + self.std * random.standard_normal(np.shape(self.mean))
@@ -186,9 +190,6 @@ class LogNormal(Mixture):
         with np.errstate(over="ignore"):
             log_std = log_mean + 0.5 * np.log(np.maximum(np.expm1(np.minimum(2 * half, 300.0)), 1e-300))
         return np.exp(np.minimum(log_mean, LARGEST)), np.exp(np.minimum(log_std, LARGEST))
-
-    def bracket(self, p):
-        return self.logs.bracket(p)
 
     def _quantile(self, p):
         return np.exp(np.minimum(self.logs._quantile(p), 700.0))
@@ -227,10 +228,8 @@ class Poisson(Mixture):
     def moments(self):
         return self.mean, np.sqrt(self.mean)
 
-    def bracket(self, p):
-        mean, std = self.moments()
-        high = np.ceil(np.max(mean + 2 * max(ndtri(p), 1.0) * std, axis=0))
-        return np.zeros_like(high), np.maximum(high, 1.0)
+    def _quantile(self, p):
+        return solve_whole(lambda k, rows: self.take(rows=rows).cdf(k).mean(axis=0), p, self._guess(p))
 
     def draw(self, random):
         return random.poisson(np.minimum(self.mean, 1e15)).astype(float)

@@ -1,4 +1,7 @@
-"""Quantiles of many distributions at once, from their distribution functions."""
+"""Quantiles of many distributions at once, from their distribution functions.
+
+Rows are solved each by itself: the steps of one do not depend on the others, and those that are done are left out.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,55 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtri
 
-CLOSE, STEPS = 1e-10, 100  # of the probit of a quantile
+CLOSE, STEPS = 1e-9, 200  # of the probit of a quantile
+NEWTON = 12  # steps after which every other one halves the bracket
+ROOT = np.sqrt(2 * np.pi)
+
+Both = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Reach = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def solve(cdf: Callable[[np.ndarray], np.ndarray], p: float, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Where a distribution function is p, between low and high (n,): regula falsi (Illinois) on its probit, which is
-    nearly linear, with a bisection at every third step. A row stops by itself, so that it does not depend on others.
+def solve(both: Both, p: float, start: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Where a distribution function is p, between low and high (n,): Newton's method on its probit, nearly linear.
+
+    both: (x, rows) → distribution function and density of these rows at x
     """
-    want = ndtri(p)
-    off = lambda x: ndtri(np.clip(cdf(x), 1e-300, 1 - 1e-16)) - want
-    at_low, at_high = off(low), off(high)
-    x = np.where(np.abs(at_low) < np.abs(at_high), low, high)
-    done = (np.minimum(np.abs(at_low), np.abs(at_high)) < CLOSE) | (low >= high)
-    side = np.zeros(x.shape, int)
+    want, x = ndtri(p), np.clip(start, low, high)
+    low, high = low.copy(), high.copy()
+    rows = np.flatnonzero(high > low)
     for step in range(STEPS):
-        if done.all():
+        if not len(rows):
             break
-        slope = np.where(at_high > at_low, at_high - at_low, 1.0)
-        new = (low + high) / 2 if step % 3 == 2 else np.clip(high - at_high * (high - low) / slope, low, high)
-        gap = off(new)
-        x = np.where(done, x, new)
-        done |= (np.abs(gap) < CLOSE) | (high - low <= 4 * np.spacing(np.abs(new)))
-        below = gap < 0
-        at_high = np.where(below, np.where(side < 0, at_high / 2, at_high), gap)
-        at_low = np.where(below, gap, np.where(side > 0, at_low / 2, at_low))
-        low, high, side = np.where(below, new, low), np.where(below, high, new), np.where(below, -1, 1)
+        at = x[rows]
+        reach, density = both(at, rows)
+        z = ndtri(np.clip(reach, 1e-300, 1 - 1e-16))
+        low[rows], high[rows] = np.where(z < want, at, low[rows]), np.where(z < want, high[rows], at)
+        with np.errstate(all="ignore"):
+            new = at - (z - want) * np.exp(-0.5 * z**2) / ROOT / density
+        inside = (new > low[rows]) & (new < high[rows]) & (step < NEWTON or step % 2 == 0)
+        new = np.where(inside, new, (low[rows] + high[rows]) / 2)
+        open_ = (np.abs(z - want) > CLOSE) & (high[rows] - low[rows] > 4 * np.spacing(np.abs(at)))
+        x[rows[open_]] = new[open_]
+        rows = rows[open_]
     return x
+
+
+def solve_whole(reach: Reach, p: float, start: np.ndarray) -> np.ndarray:
+    """The smallest whole number from 0 up at which a distribution function is p or more.
+
+    reach: (k, rows) → the distribution function of these rows at k
+    """
+    first = np.maximum(np.round(start), 0.0)
+    enough = reach(first, np.arange(len(first))) >= p
+    low, high = np.where(enough, -1.0, first), np.where(enough, first, np.inf)  # F(low) < p ≤ F(high)
+    step = np.ones(len(first))
+    rows = np.flatnonzero(high - low > 1)
+    while len(rows):
+        down, up = low[rows] < 0, np.isinf(high[rows])
+        middle = np.floor((low[rows] + np.where(up, 0.0, high[rows])) / 2)
+        at = np.where(up, low[rows] + step[rows], np.where(down, np.maximum(high[rows] - step[rows], 0.0), middle))
+        below = reach(at, rows) < p
+        low[rows], high[rows] = np.where(below, at, low[rows]), np.where(below, high[rows], at)
+        step[rows] *= 2
+        rows = rows[high[rows] - low[rows] > 1]
+    return high

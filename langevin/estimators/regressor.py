@@ -71,7 +71,8 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
         self._check_support(y)
         if self.likelihood in COUNTS:
             mean = np.average(y, axis=0, weights=weight)
-            self.center_, self.scale_ = np.log(np.maximum(mean, 0.5 / weight.sum())), np.ones(y.shape[1:])[()]
+            self.center_: Any = np.log(np.maximum(mean, 0.5 / weight.sum()))
+            self.scale_: Any = np.ones(y.shape[1:])[()]
             return y.astype(np.float32)
         y = np.log(y) if self.likelihood == "lognormal" else y
         if y.ndim == 1:
