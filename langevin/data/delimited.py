@@ -17,7 +17,8 @@ from typing import Any
 
 from langevin.data.errors import DataError
 
-GAPS = ("?", "-", "--")  # beside those of pandas: empty, NA, N/A, NaN, null, None …
+GAPS = ("?", "-", "--")  # beside those of pandas
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "null", "NULL", "None", *GAPS)
 SEPARATORS = ";\t|,"  # where two fit, a comma is the less likely: it may be a decimal mark
 HEAD = 1000  # rows that tell what a file is like
 DECIMAL_COMMA = re.compile(r"[+-]?(\d+,(\d{1,2}|\d{4,})|\d{4,},\d+|0,\d+|,\d+)([eE][+-]?\d+)?")
@@ -113,4 +114,14 @@ def read(path: Path, form: Form, *, text: Callable[[str], bool], block: int | No
         found = pd.read_csv(path, **options)
     except (OSError, ValueError) as error:  # pandas' errors are ValueErrors
         raise DataError(f"{path} cannot be read as CSV ({' '.join(str(error).split())}): repair the file.") from None
-    return found if block else found.set_axis(list(form.names), axis=1)
+    return found if block else clean(found).set_axis(list(form.names), axis=1)
+
+
+def clean(frame: Any) -> Any:
+    """Text without blanks behind it, which may hide that a value is missing."""
+    for i, kind in enumerate(frame.dtypes):
+        if kind.kind == "O":
+            column = frame.iloc[:, i]
+            text = column.map(lambda v: v.rstrip() if isinstance(v, str) else v)
+            frame.isetitem(i, text.mask(text.isin(MISSING)) if not text.equals(column) else column)
+    return frame

@@ -67,10 +67,11 @@ def check_names(opened: Opened) -> Opened:
 
 
 def check_header(opened: Opened) -> None:
-    """Refuse a first line of data: every column of numbers has a number for a name."""
+    """Refuse a first line of data: all columns of numbers have numbers for names, or one has a decimal number."""
     kinds = [c.dtype.kind for _, c in opened.frame.items()]
     of_numbers = [name for name, kind in zip(opened.frame.columns, kinds, strict=True) if kind in "iuf"]
-    if of_numbers and all(looks_like_data(name) for name in of_numbers):
+    data = [name for name in of_numbers if looks_like_data(name)]
+    if data and (len(data) == len(of_numbers) or any(re.search(r"\d[.,]\d", name) for name in data)):
         raise DataError(f"{opened.where} begins with numbers: put a line of column names before them.")
 
 
@@ -150,8 +151,16 @@ def _why_not(name: str, column: Any, is_index: bool) -> str:
         return "identifier"
     if column.dtype.kind in "iu" and np.abs(column.to_numpy(float)).max() > 2**53 and collapses(column):
         return "identifier" if _is_unique(column) else ""
+    if column.dtype.kind == "O" and _is_long(column):
+        return "identifier" if _is_unique(column) else ""
     named = IDENTIFIER.fullmatch(name) is not None
     return "identifier" if named and _is_unique(column) else ""
+
+
+def _is_long(column: Any) -> bool:
+    """Whether all are whole numbers of more digits than a double holds, as text."""
+    known = texts(column).dropna()
+    return bool(known.str.fullmatch(r"[+-]?\d{16,}").all())
 
 
 def _is_unique(column: Any) -> bool:
@@ -166,7 +175,7 @@ def _is_unique(column: Any) -> bool:
 def _is_free_text(column: Any) -> bool:
     if column.dtype.kind in "iufbMm" or hasattr(column.dtype, "categories") or str(column.dtype) == "boolean":
         return False
-    return column.nunique() > max(FEW, column.notna().sum() // 2)
+    return column.nunique() > max(FEW, len(column) // 2)
 
 
 def _told(gone: dict[str, list[str]], kept: dict[str, Any]) -> list[str]:

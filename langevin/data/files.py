@@ -51,6 +51,12 @@ class Blocks(NamedTuple):
     frames: Iterator[Any]
 
 
+def _too_long(frame: Any) -> set[str]:
+    """Columns of whole numbers that were read as doubles, with more digits than these have."""
+    large = {name: c for name, c in frame.items() if c.dtype.kind == "f" and c.abs().max() > 2**53}
+    return {str(name) for name, c in large.items() if c.abs().max() < 1e30 and (c.dropna() % 1 == 0).all()}
+
+
 def as_read(name: str) -> bool:
     """No column stays text that can be read as numbers."""
     return False
@@ -72,6 +78,8 @@ def open_table(source, target: str | None, *, text: Callable[[str], bool] = as_r
             form = _form(path)
             delimited.check_rows(path, form)
             frame, decimal = delimited.read(path, form, text=text), form.decimal
+            if long := _too_long(frame):  # a double has lost their last digits
+                frame = delimited.read(path, form, text=lambda name: name in long or text(name))
     frame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1).reset_index(drop=True)
     return Opened(where, frame, labels, decimal)
 
@@ -93,7 +101,7 @@ def open_blocks(source, rows: int, *, text: Callable[[str], bool] = as_read) -> 
 def _csv_blocks(path: Path, form: delimited.Form, rows: int, text: Callable[[str], bool]) -> Iterator[Any]:
     try:
         with delimited.read(path, form, text=text, block=rows) as reader:
-            yield from reader
+            yield from map(delimited.clean, reader)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as CSV ({_line(error)}): repair the file.") from None
 

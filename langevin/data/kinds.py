@@ -94,9 +94,9 @@ def texts(column: Any) -> Any:
         made = column.astype(object)
         made[whole] = column[whole].astype(np.int64)
         column = made
-    values = column.astype(object).where(column.notna(), None)
-    made = [None if v is None else str(v).strip() for v in values]
-    return pd.Series(made, index=column.index, dtype=object).replace({"": None})
+    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
+    made = [None if absent else str(v).strip() or None for v, absent in pairs]
+    return pd.Series(made, index=column.index, dtype=object)
 
 
 def numbers(name: str, column: Any, *, decimal: str = ".", boolean: bool = False) -> np.ndarray:
