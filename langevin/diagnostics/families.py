@@ -15,14 +15,13 @@ counts). The PIT of a count is drawn uniformly from [F(y − 1), F(y)], so that 
 References
     Czado, Gneiting, Held (2009). Predictive model assessment for count data. Biometrics 65, 1254-1261. (PIT)
     Gneiting, Raftery (2007). Strictly proper scoring rules, prediction, and estimation. JASA 102, 359-378. Eq. (20).
-    Hilbe (2011). Negative binomial regression. §8.2 (NB2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import betainc, gammaln, logsumexp, ndtr, ndtri, pdtr, xlogy
@@ -57,6 +56,9 @@ class Mixture:
         """One value from every draw's distribution."""
         raise NotImplementedError
 
+    quantile: ClassVar[Any]  # of the mixture: p → (n,)
+    row_crps: ClassVar[Any]  # of the mixture: y → (n,)
+
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
@@ -87,10 +89,7 @@ class Mixture:
         wanted = np.atleast_1d(np.asarray(probabilities, float))
         if ((wanted <= 0) | (wanted >= 1)).any():
             raise ValueError(f"quantiles was given {wanted}: each must lie strictly between 0 and 1.")
-        return np.stack([self._quantile(p) for p in wanted])
-
-    def _quantile(self, p: float) -> np.ndarray:
-        raise NotImplementedError
+        return np.stack([self.quantile(p) for p in wanted])
 
     def _guess(self, p: float) -> np.ndarray:
         """The quantile of the Gaussian with the mixture's moments."""
@@ -106,14 +105,9 @@ class Mixture:
     def crps(self, y: Any, *, max_draws: int = 256, each: bool = False) -> Any:
         """Continuous ranked probability score; of more than `max_draws` draws as many are used, evenly spaced."""
         y = np.asarray(y, float)
-        some = self
-        if len(self) > max_draws:
-            some = self.take(np.linspace(0, len(self) - 1, max_draws).round().astype(int))
-        found = some._crps(y)
+        many = np.linspace(0, len(self) - 1, min(len(self), max_draws)).round().astype(int)
+        found = self.take(many).row_crps(y)
         return found if each else float(found.mean())
-
-    def _crps(self, y: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
 
     def sample(self, n_samples: int, random: np.random.RandomState) -> np.ndarray:
         """Draws from the mixture, (n, n_samples)."""
@@ -144,7 +138,7 @@ class Gaussian(Mixture):
         of_each = self.mean + self.std * ndtri(p)
         return of_each.min(axis=0), of_each.max(axis=0)
 
-    def _quantile(self, p):
+    def quantile(self, p):
         mean, std = (
             np.ascontiguousarray(self.mean.T),
             np.ascontiguousarray(np.broadcast_to(self.std, self.mean.shape).T),
@@ -159,7 +153,7 @@ class Gaussian(Mixture):
     def draw(self, random):
         return self.mean + self.std * random.standard_normal(np.shape(self.mean))
 
-    def _crps(self, y):
+    def row_crps(self, y):
         return calibration.crps_mixture(y, self.mean, self.std, max_draws=len(self), each=True)
 
 
@@ -191,18 +185,18 @@ class LogNormal(Mixture):
             log_std = log_mean + 0.5 * np.log(np.maximum(np.expm1(np.minimum(2 * half, 300.0)), 1e-300))
         return np.exp(np.minimum(log_mean, LARGEST)), np.exp(np.minimum(log_std, LARGEST))
 
-    def _quantile(self, p):
-        return np.exp(np.minimum(self.logs._quantile(p), 700.0))
+    def quantile(self, p):
+        return np.exp(np.minimum(self.logs.quantile(p), 700.0))
 
     def draw(self, random):
         return np.exp(np.minimum(self.logs.draw(random), 700.0))
 
-    def _crps(self, y):
+    def row_crps(self, y):
         t = np.log(np.maximum(y, np.finfo(float).tiny))
         low, high = self.logs.bracket(TAIL)[0], self.logs.bracket(1 - TAIL)[1]
         low, high = np.minimum(low, t), np.minimum(np.maximum(high, t), 300.0)
         nodes, weights = np.polynomial.legendre.leggauss(NODES)
-        found = np.exp(np.minimum(low, t)) * 0.0
+        found = np.zeros_like(y)
         for a, b, above in ((low, t, False), (t, high, True)):
             for x, w in zip(nodes, weights, strict=True):
                 at = (a + b) / 2 + (b - a) / 2 * x
@@ -228,21 +222,38 @@ class Poisson(Mixture):
     def moments(self):
         return self.mean, np.sqrt(self.mean)
 
-    def _quantile(self, p):
+    def quantile(self, p):
         return solve_whole(lambda k, rows: self.take(rows=rows).cdf(k).mean(axis=0), p, self._guess(p))
 
     def draw(self, random):
         return random.poisson(np.minimum(self.mean, 1e15)).astype(float)
 
-    def _crps(self, y):
-        least, most = np.minimum(self._quantile(TAIL), y), np.maximum(self._quantile(1 - TAIL), y)
+    def row_crps(self, y):
+        tail = 1e-4  # whose square is added to no figure
+        least, most = np.minimum(self.quantile(tail), y), np.maximum(self.quantile(1 - tail), y)
         step = np.maximum(np.ceil((most - least) / COUNTS), 1.0)  # of F at every step-th count
         found = np.zeros_like(y)
+        if (step == 1).all():
+            return self._sum_counts(y, least, most)
         for i in range(int(np.max(np.ceil((most - least) / step))) + 1):
             k = least + i * step
             gap = (self.cdf(k + (step - 1) / 2).mean(axis=0) - (k + (step - 1) / 2 >= y)) ** 2
             found += np.where(k <= most, step * gap, 0.0)
         return found
+
+    def _sum_counts(self, y: np.ndarray, least: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """Σ (F(k) − 1{k ≥ y})², with F from the ratio of a probability to the one before."""
+        found, k, reach = np.zeros_like(y), least.copy(), self.cdf(least).mean(axis=0)
+        each = np.exp(self.log_prob(least))
+        while (k <= most).any():
+            found += np.where(k <= most, (reach - (k >= y)) ** 2, 0.0)
+            each = each * self.ratio(k)
+            k, reach = k + 1, reach + each.mean(axis=0)
+        return found
+
+    def ratio(self, k: Any) -> np.ndarray:
+        """Of the probability of k + 1 to that of k."""
+        return self.mean / (k + 1)
 
 
 @dataclass(frozen=True)
@@ -261,6 +272,10 @@ class NegativeBinomial(Poisson):
     def cdf(self, y):
         p = 1 / (1 + self.mean * self.dispersion)
         return np.where(y < 0, 0.0, betainc(1 / self.dispersion, np.maximum(np.floor(y), 0) + 1.0, p))
+
+    def ratio(self, k):
+        size = 1 / self.dispersion
+        return (k + size) / (k + 1) * (self.mean / (self.mean + size))
 
     def moments(self):
         return self.mean, np.sqrt(self.mean + self.dispersion * self.mean**2)
