@@ -44,7 +44,7 @@ class Closed(Plan):
         if target.data[1].dtype == np.int32:  # logits: classes regressed on the columns, sharpened
             outputs = 8 * (np.eye(_width(starts))[y.astype(int)] - 0.5)
         else:  # a mean, and the σ of which softplus is the residual's
-            outputs = np.c_[y, np.full(len(y), -1.0)]
+            outputs = np.c_[y, np.full(y.shape, -1.0)]
         found = np.linalg.lstsq(design * root, outputs * root, rcond=None)[0]
         layers = {2: found[:-1], 1: found[-1]}
         return jax.tree.map(lambda u: np.broadcast_to(layers[u.ndim - 1].astype(np.float32), u.shape).copy(), starts)

@@ -113,16 +113,16 @@ def _found(source: str, data: str | None, target: str | None, hidden: str) -> tu
     from langevin.estimators import classifier, files, regressor
 
     if path.is_dir():
-        X, y, about = _rows(path, data, target)
-        return *files.load(path).target(X, y), None, about
+        X, y, weight, about = _rows(path, data, target)
+        return *files.load(path).target(X, y, weight), None, about
     table = tables.read(source, target)
     kind = regressor.BayesianRegressor if table.task == "regression" else classifier.BayesianClassifier
     model = kind(hidden=tuple(int(n) for n in hidden.split(",") if n), random_state=0)
     return *model.target(table.X, table.y), None, None
 
 
-def _rows(folder: Path, data: str | None, target: str | None) -> tuple[Any, np.ndarray, dict]:
-    """Features and targets of a table, or of the rows that the model in the folder was trained on; and about them."""
+def _rows(folder: Path, data: str | None, target: str | None) -> tuple[Any, np.ndarray, Any, dict]:
+    """Features, targets and weights of a table, or of the rows that a model was trained on; and about them."""
     from langevin.data import parts, tables
     from langevin.report import comparison
     from langevin.report.evidence import fingerprint, read
@@ -131,16 +131,17 @@ def _rows(folder: Path, data: str | None, target: str | None) -> tuple[Any, np.n
         fail(f"evidence: {folder} is a model; say what it is to explain by --data table.csv.")
     read(folder)  # what is wrong with it is said before hours of work
     fitted = _fitted(folder)
-    table = tables.read(data or fitted["data"], target or fitted.get("target"), task=fitted.get("task"))
-    X, y = table.X, table.y
+    source, chosen = data or fitted["data"], fitted.get("columns", {})
+    table = tables.read(source, target or fitted.get("target"), task=fitted.get("task"), **chosen)
+    X, y, weight = table.X, table.y, table.weights
     if data is None:
         train, _ = parts.split(len(y), fitted["seed"], PARTS)
-        X, y = X.iloc[train], y[train]
+        X, y, weight = X.iloc[train], y[train], None if weight is None else weight[train]
     rows, trained = fingerprint(y), comparison.trained(folder)
     if data is None and rows != trained:
         fail(f"evidence: {fitted['data']} is no longer the table of {folder}; say what to explain by --data table.csv.")
     about = dict(rows=rows, n=len(y), task=table.task, data=table.name, target=table.target_name)
-    return X, y, about | dict(trained=rows == trained)
+    return X, y, weight, about | dict(trained=rows == trained)
 
 
 def _fitted(folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import os
 import warnings
@@ -17,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from langevin.cli import complete
+from langevin.cli.columns import Categorical, Drop, Keep, Likelihood, Weights, choices, likelihood_of
 from langevin.cli.models import figures_of, numbers_of, write_report
 from langevin.cli.place import Place
 from langevin.cli.shared import LAST_WORDS, Json, Quiet, Seed, fail, options, say, write_json
@@ -42,6 +44,11 @@ def fit(
             help="regression or classification; guessed if left out.", autocompletion=complete.among(complete.TASKS)
         ),
     ] = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    categorical: Categorical = None,
+    weights: Weights = None,
+    likelihood: Likelihood = "auto",
     plan: Annotated[
         str, typer.Option(help="auto, mile or smile.", autocompletion=complete.among(complete.PLANS))
     ] = "auto",
@@ -75,16 +82,23 @@ def fit(
 
     if report and report.suffix not in (".html", ".htm"):
         fail(f"--report is {report}; its name must end in .html.")
-    asked = dict(target=target, task=task, plan=plan, kernel=kernel, fields=options(context.args), hidden=hidden)
+    asked: dict[str, Any] = dict(
+        target=target, task=task, drop=drop, keep=keep, categorical=categorical, weights=weights
+    )
+    asked |= dict(likelihood=likelihood, plan=plan, kernel=kernel, fields=options(context.args), hidden=hidden)
     place = Place(context, out, asked | dict(chains=chains, draws=draws, seed=seed), resume=resume)
     asked, seed = place.asked, place.asked["seed"]
-    table = tables.read(data, asked["target"], task=asked["task"])
+    columns = choices(*(asked[name] for name in ("drop", "keep", "categorical", "weights")))
+    table = tables.read(data, asked["target"], task=asked["task"], **columns)
+    family, guessed = likelihood_of(asked["likelihood"], table.task, table.y)
+    table = dataclasses.replace(table, notes=(*table.notes, *guessed))
     console = Console(quiet=quiet)
     for note in table.notes:
         say(note, quiet=quiet)
     train, test = parts.split(len(table.y), seed, PARTS)
     X, y = table.X.iloc[train], table.y[train]
-    model = _estimator(table.task, asked)
+    weight = None if table.weights is None else table.weights[train]
+    model = _estimator(table.task, asked, family)
     page = _shown(table.name, console) if live else None
     watch = (lambda model: page.show(_facts(model, table, test))) if page else None
     expected = model.expected(len(y))
@@ -92,14 +106,14 @@ def fit(
     LAST_WORDS.append(lambda: place.tell_stopped(bar.clock.stage, "terminated"))
     try:
         with bar, progress.listen(bar, *([_follow(page, bar)] if page else [])), _warnings_said():
-            model.fit(X, y, watch=watch, store=place.begin())
+            model.fit(X, y, weight, watch=watch, store=place.begin())
             with progress.stage("score"):
                 facts = _facts(model, table, test, (X, y))
                 result = _result(facts, data, seed, model.seconds_)
                 result["provenance"]["stages"] = {k: round(v, 1) for k, v in bar.clock.seconds.items()}
                 if out:
-                    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed)
-                    told |= dict(figures=result["figures"])
+                    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed, columns=columns)
+                    told |= dict(identifiers=list(table.identifiers), figures=result["figures"])
                     folder.save(out, model, facts, told, (X, y), finished=_is_finished(model))
     except KeyboardInterrupt:
         place.tell_stopped(bar.clock.stage, "interrupted")
@@ -154,7 +168,7 @@ def _warnings_said() -> Iterator[None]:
         yield
 
 
-def _estimator(task: str, given: dict[str, Any]) -> Any:
+def _estimator(task: str, given: dict[str, Any], family: dict[str, str]) -> Any:
     from langevin.audit.subjects import number
     from langevin.core.display import describe
     from langevin.core.kernel import named
@@ -163,7 +177,7 @@ def _estimator(task: str, given: dict[str, Any]) -> Any:
 
     kind = BayesianRegressor if task == "regression" else BayesianClassifier
     hidden = numbers_of("--hidden", given["hidden"], int)
-    made = kind(given["plan"], hidden=hidden, chains=given["chains"], random_state=given["seed"])
+    made = kind(given["plan"], **family, hidden=hidden, chains=given["chains"], random_state=given["seed"])
     if given["draws"]:
         made.set_params(plan__draws=given["draws"])
     values = {name: number(text) for name, text in given["fields"].items()}

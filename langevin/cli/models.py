@@ -20,29 +20,42 @@ def predict(
     data: Annotated[str, typer.Argument(help="A CSV or Parquet file with the columns the model was trained with.")],
     out: Annotated[Path | None, typer.Option(help="Write to this .csv or .parquet file; else to the screen.")] = None,
     quantiles: Annotated[str, typer.Option(help="Quantiles of the prediction, in regression.")] = "0.05,0.95",
+    identifier: Annotated[
+        str | None,
+        typer.Option("--id", help="Columns of the input to write first; identifiers found in the fit if left out."),
+    ] = None,
+    keep_input: Annotated[bool, typer.Option("--keep-input", help="Write all columns of the input first.")] = False,
     json: Json = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Predict new rows: mean, intervals, aleatoric and epistemic uncertainty."""
+    """Predict new rows: mean, intervals, aleatoric and epistemic uncertainty.
+
+    The file is read, predicted and written in blocks, so that it may be larger than memory.
+    """
+    from langevin.cli.blocks import Writer, kept_columns, predicted
     from langevin.data import tables
     from langevin.estimators.files import load
+    from langevin.report.folder import read_fit
 
     if out and out.suffix not in (".csv", ".parquet"):
         fail(f"--out is {out}; its name must end in .csv or .parquet.")
+    at = numbers_of("--quantiles", quantiles, float)
+    if any(not 0 < q < 1 for q in at):
+        fail(f"--quantiles is {quantiles!r}; each must lie strictly between 0 and 1.")
     estimator = load(model)
-    rows = tables.rows(data, list(estimator.feature_names_in_))
-    frame = estimator.predict_frame(rows, quantiles=numbers_of("--quantiles", quantiles, float))
-    if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        frame.to_parquet(out, index=False) if out.suffix == ".parquet" else frame.to_csv(out, index=False)
+    kinds, known = estimator.columns_.kinds, read_fit(model).get("identifiers", ())
+    as_written = keep_input or any(name.strip() in kinds for name in (identifier or "").split(","))
+    rows = tables.rows(data, kinds, as_written=as_written)
+    kept = kept_columns(rows.names, known, identifier, everything=keep_input)
+    records: list[dict[str, Any]] = []
+    with Writer(out, quiet=quiet) as writer:
+        for frame in predicted(estimator, rows, at, kept):
+            writer.add(frame)
+            records += frame.to_dict("records") if json else []
     if json:
-        write_json(json, frame.to_dict("records"))
-    if not quiet:
-        odd = int(frame["outlier"].sum())
-        say(f"{len(frame)} rows, {odd} of them unlike the training data.", error=True)
-        if not out:
-            print(frame.to_csv(index=False), end="")
+        write_json(json, records)
+    say(f"{writer.rows} rows, {writer.odd} of them unlike the training data.", error=True, quiet=quiet)
 
 
 def report(

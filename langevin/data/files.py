@@ -4,10 +4,17 @@ A name is one of the embedded tables (scikit-learn's, and `airfoil`), a CSV, Par
 directory that the environment variable LANGEVIN_DATA names.
 """
 
+from __future__ import annotations
+
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from langevin.data import delimited
+from langevin.data.errors import DataError
 
 AIRFOIL = "airfoil"  # airfoil.csv beside this file: Brooks, Pope & Marcolini (1989), UCI, CC BY 4.0 (see NOTICE)
 EMBEDDED = {
@@ -19,25 +26,103 @@ EMBEDDED = {
 }
 
 
-class DataError(ValueError):
-    """Data that cannot be used as they are; the message says what, where, and what to do."""
+class Opened(NamedTuple):
+    """A file as it is read.
+
+    where: its path, or the name of an embedded table
+    frame: its columns; numbers and true/false where every value is one, text otherwise
+    labels: those that the file names, if it does
+    decimal: the mark of its numbers that are still text
+    """
+
+    where: str
+    frame: Any
+    labels: Any
+    decimal: str
 
 
-def frame_of(source, target: str | None):
-    """Where it was found, the frame, and the labels the file names, if it does."""
+class Blocks(NamedTuple):
+    """A file in blocks of rows.
+
+    where: its path
+    names: of its columns
+    total: how many rows there are
+    decimal: the mark of numbers that are still text
+    frames: the blocks, in order
+    """
+
+    where: str
+    names: tuple[str, ...]
+    total: int
+    decimal: str
+    frames: Iterator[Any]
+
+
+def _too_long(frame: Any) -> set[str]:
+    """Columns of whole numbers that were read as doubles, with more digits than these have."""
+    large = {name: c for name, c in frame.items() if c.dtype.kind == "f" and c.abs().max() > 2**53}
+    return {str(name) for name, c in large.items() if c.abs().max() < 1e30 and (c.dropna() % 1 == 0).all()}
+
+
+def as_read(name: str) -> bool:
+    """No column stays text that can be read as numbers."""
+    return False
+
+
+def open_table(source, target: str | None, *, text: Callable[[str], bool] = as_read) -> Opened:
+    """The whole of a table; columns that `text` is true of stay as they are written."""
+    decimal, labels = ".", None
     if str(source) in EMBEDDED:
         where, (frame, labels) = str(source), _embedded(str(source))
     else:
-        path = _find(source)
-        where, labels = str(path), None
+        path = find(source)
+        where = str(path)
         if path.suffix == ".npz":
             frame, labels = _read_npz(path, target)
+        elif path.suffix == ".parquet":
+            frame = _read_parquet(path)
         else:
-            frame = _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
-    return where, frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True), labels
+            form = _form(path)
+            delimited.check_rows(path, form)
+            frame, decimal = delimited.read(path, form, text=text), form.decimal
+            if long := _too_long(frame):  # a double has lost their last digits
+                frame = delimited.read(path, form, text=lambda name: name in long or text(name))
+    frame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1).reset_index(drop=True)
+    return Opened(where, frame, labels, decimal)
 
 
-def _find(source) -> Path:
+def open_blocks(source, rows: int, *, text: Callable[[str], bool] = as_read) -> Blocks:
+    """A table in blocks of so many rows, of which one at a time is in memory; other than CSV and Parquet in one."""
+    path = None if str(source) in EMBEDDED else find(source)
+    if path is None or path.suffix == ".npz":
+        where, frame, _, decimal = open_table(source, None)
+        return Blocks(where, tuple(frame.columns), len(frame), decimal, iter([frame]))
+    if path.suffix == ".parquet":
+        return _parquet_blocks(path, rows)
+    form = _form(path)
+    total = delimited.check_rows(path, form)
+    frames = _csv_blocks(path, form, rows, text) if total else iter(())
+    return Blocks(str(path), form.names, total, form.decimal, frames)
+
+
+def _csv_blocks(path: Path, form: delimited.Form, rows: int, text: Callable[[str], bool]) -> Iterator[Any]:
+    try:
+        with delimited.read(path, form, text=text, block=rows) as reader:
+            yield from map(delimited.clean, reader)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as CSV ({_line(error)}): repair the file.") from None
+
+
+def _form(path: Path) -> delimited.Form:
+    try:
+        form = delimited.form_of(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read as CSV ({_line(error)}): repair the file.") from error
+    return form
+
+
+def find(source) -> Path:
+    """The file that a name or path means."""
     path, home = Path(source), os.environ.get("LANGEVIN_DATA")
     if path.is_file() and path.suffix in (".csv", ".parquet", ".npz"):
         return path
@@ -81,7 +166,10 @@ def _read_npz(path: Path, target: str | None):
             f"{path} holds {', '.join(data)}: X and {key} are needed; rename arrays, or pass another target."
         )
     X, y = data["X"], data[key]
-    features = [str(n) for n in data.get("feature_names", [f"x{i}" for i in range(X.shape[-1])])]
+    if X.dtype.kind == "c" or y.dtype.kind == "c":
+        which = "X" if X.dtype.kind == "c" else key
+        raise DataError(f"{path}: {which} holds complex numbers; save real and imaginary parts as two columns.")
+    features = [str(n) for n in data.get("feature_names", [f"x{i}" for i in range(X.shape[-1] if X.ndim else 0)])]
     if X.ndim != 2 or y.shape != X.shape[:1] or len(features) != X.shape[1]:
         raise DataError(
             f"{path} holds X of shape {X.shape}, {key} of {y.shape} and {len(features)} feature names: "
@@ -93,37 +181,42 @@ def _read_npz(path: Path, target: str | None):
     return frame, np.unique(y) if labels is None and y.dtype.kind in "iu" else labels
 
 
-def _read_csv(path: Path):
-    import pandas as pd
-
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            separator = max(",;\t", key=file.readline().count)
-        names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, encoding="utf-8-sig")
-        options = {"sep": separator, "skipinitialspace": True, "low_memory": False, "encoding": "utf-8-sig"}
-        frame = pd.read_csv(path, na_values=["?"], **options)
-    except (OSError, ValueError) as error:  # pandas' and Unicode's errors are ValueErrors
-        raise DataError(f"{path} cannot be read as CSV ({_line(error)}): repair the file.") from error
-    header = [str(name).strip() for name in names.iloc[0].fillna("")]
-    if pd.to_numeric(pd.Series(header), errors="coerce").notna().all():
-        raise DataError(f"{path} begins with numbers: put a line of column names before them.")
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes what is too much for an index
-        raise DataError(f"{path}, row 1: there are more values than the {len(header)} column names; repair it.")
-    frame.columns = header  # pandas has renamed columns of one name; they are to be seen
-    return frame
-
-
 def _read_parquet(path: Path):
     import pandas as pd
 
     try:
         return pd.read_parquet(path, engine="pyarrow")
     except ImportError as error:
-        raise DataError(
-            f"Reading {path} needs pyarrow: run `pip install langevin[parquet]`, or save it as CSV."
-        ) from error
+        raise _without_pyarrow(path) from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as Parquet ({_line(error)}): save it anew.") from error
+
+
+def _parquet_blocks(path: Path, rows: int) -> Blocks:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise _without_pyarrow(path) from error
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as Parquet ({_line(error)}): save it anew.") from error
+
+    def frames() -> Iterator[Any]:
+        begun = 0
+        for batch in file.iter_batches(batch_size=rows):
+            frame = batch.to_pandas().reset_index(drop=True)
+            frame.index += begun
+            begun += len(frame)
+            yield frame.rename(columns=str)
+
+    index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", ())
+    names = [str(name) for name in file.schema_arrow.names if name not in index]
+    return Blocks(str(path), tuple(names), file.metadata.num_rows, ".", frames())
+
+
+def _without_pyarrow(path: Path) -> DataError:
+    return DataError(f"Reading {path} needs pyarrow: run `pip install langevin[parquet]`, or save it as CSV.")
 
 
 def _line(error: Exception) -> str:

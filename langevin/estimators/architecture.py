@@ -35,7 +35,7 @@ ACTIVATIONS = {f.__name__: f for f in (relu, tanh, silu, gelu)}
 
 @record
 class Weighted:
-    """Log likelihoods of data = (x, y, w), each times its weight.
+    """Log likelihoods of data = (x, y, w), each times its weight; or of (x, y, w, c), with c added before.
 
     likelihood: of (x, y).
     """
@@ -43,8 +43,8 @@ class Weighted:
     likelihood: Any
 
     def __call__(self, position, data):
-        x, y, weight = data
-        return weight * self.likelihood(position, (x, y))
+        x, y, weight, *offset = data
+        return weight * (self.likelihood(position, (x, y)) + sum(offset))
 
 
 def mlp(owner: str, sizes: tuple[int, ...], activation: str) -> Callable[[Any], MLP]:
@@ -56,9 +56,10 @@ def mlp(owner: str, sizes: tuple[int, ...], activation: str) -> Callable[[Any], 
     return partial(MLP, sizes, activation=ACTIVATIONS[activation])
 
 
-def weighed(target: Any, weight: np.ndarray) -> Any:
-    """The target with the likelihood of each row times its weight."""
-    if (weight == 1).all():
+def weighed(target: Any, weight: np.ndarray, offset: np.ndarray | None = None) -> Any:
+    """The target with the likelihood of each row times its weight, and the log of it moved by `offset`."""
+    moved = offset is not None and bool(np.any(offset))
+    if (weight == 1).all() and not moved:
         return target
-    data = (*target.data, jnp.asarray(weight, jnp.float32))
+    data = (*target.data, jnp.asarray(weight, jnp.float32), *([jnp.asarray(offset, jnp.float32)] if moved else []))
     return replace(target, log_likelihood=Weighted(target.log_likelihood), data=data)

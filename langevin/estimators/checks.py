@@ -11,8 +11,11 @@ from langevin.estimators.columns import merged, names_of, raw_columns
 class Checked:
     """Checks of tables, for an estimator."""
 
+    several = False  # whether y may have several columns
+
     def _checked(self, X, y, *, reset: bool = True):
         """Rows and targets, in numbers or as a frame, of one length."""
+        named = [str(name) for name in y.columns] if hasattr(y, "columns") else []
         if hasattr(X, "columns"):
             names_of(X)
             validate_data(self, X, skip_check_array=True, reset=reset)
@@ -20,8 +23,13 @@ class Checked:
             if len(X) != len(y):
                 raise ValueError(f"X has {len(X)} rows but y {len(y)}.")
         else:
-            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset)
-        return X, self._checked_y(y, reset)
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", multi_output=self.several, reset=reset
+            )
+        y = self._checked_y(y, reset)
+        if reset and self.several:
+            self.targets_ = named or [f"y{i}" for i in range(y.shape[1] if y.ndim == 2 else 1)]
+        return X, y
 
     def _checked_y(self, y, reset: bool):
         raise NotImplementedError
@@ -35,6 +43,7 @@ class Checked:
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = self.several
         return tags
 
     def _table(self, X, y, sample_weight, *, reset: bool = True) -> tuple[list, np.ndarray, np.ndarray]:

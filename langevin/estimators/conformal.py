@@ -18,6 +18,7 @@ Sadinle, Lei & Wasserman (2019), Least ambiguous set-valued classifiers, theorem
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -28,6 +29,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
+from langevin.diagnostics.families import FAMILIES
 from langevin.estimators.shown import Shown
 
 
@@ -94,12 +96,16 @@ class Conformal(MetaEstimatorMixin, Shown):
         return self.estimator_.predict(X)
 
     def predict_interval(self, X) -> np.ndarray:
-        """Lower and upper ends, (n, 2)."""
+        """Lower and upper ends, (n, 2); not below 0 where the likelihood has no values there."""
         check_is_fitted(self)
         if is_classifier(self.estimator_):
             raise ValueError("Conformal: a classifier has sets and no intervals; use predict_set.")
         mean, std = self.estimator_.predict(X, return_std=True)
-        return np.stack([mean - self.radius_ * std, mean + self.radius_ * std], axis=1)
+        ends = np.stack([mean - self.radius_ * std, mean + self.radius_ * std], axis=1)
+        family = FAMILIES[getattr(self.estimator_, "likelihood", "gaussian")]
+        if family.discrete:  # an interval holds the whole numbers inside it
+            ends = np.stack([np.ceil(ends[:, 0]), np.floor(ends[:, 1])], axis=1)
+        return np.maximum(ends, 0.0) if family.positive else ends
 
     def predict_set(self, X) -> np.ndarray:
         """Which classes are in the set of a row, (n, class)."""
@@ -121,7 +127,7 @@ class Conformal(MetaEstimatorMixin, Shown):
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type, tags.input_tags = inner.estimator_type, inner.input_tags
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
-        tags.target_tags = inner.target_tags
+        tags.target_tags = dataclasses.replace(inner.target_tags, multi_output=False)
         return tags
 
 

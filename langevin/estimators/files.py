@@ -23,7 +23,7 @@ from langevin.tune.plan import Plan
 DOCUMENT = "estimator"
 KEPT = (
     *("center_", "scale_", "threshold_", "epistemic_", "seed_", "n_rows_", "n_features_in_", "seconds_", "table_"),
-    *("classes_", "feature_names_in_", "columns_"),
+    *("classes_", "feature_names_in_", "columns_", "targets_"),
 )
 
 

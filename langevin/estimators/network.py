@@ -82,6 +82,14 @@ class NetworkEstimator(Explained, Predictive, Planned):
         """Of the network's outputs, and how many there are."""
         raise NotImplementedError
 
+    def _center(self) -> Any:
+        """Of the logarithms of counts."""
+        return 0.0
+
+    def _offsets(self, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """What makes log likelihoods of rows comparable between models of one table."""
+        return np.zeros(len(y))
+
     # --- fit ---------------------------------------------------------------------------------------------------
 
     def fit(
@@ -121,7 +129,7 @@ class NetworkEstimator(Explained, Predictive, Planned):
         self.seed_, self.n_rows_, self.plan_ = seed, len(train), plan
         began = time.perf_counter() - unfinished.seconds(folder)
         rows = take(held if len(held) else train)
-        with self._told(plan, len(train)):
+        with self._shown(plan, len(train)):
             score = self._score(model, take(held), numbers[held])
             k_starts, k_fit = jax.random.split(noise.key(seed))
             starts = model.starts(k_starts, self.chains)
@@ -144,7 +152,7 @@ class NetworkEstimator(Explained, Predictive, Planned):
         return HeldOut(model.target.log_likelihood, held)
 
     @contextmanager
-    def _told(self, plan: Plan, n: int) -> Iterator[None]:
+    def _shown(self, plan: Plan, n: int) -> Iterator[None]:
         """A progress bar around the stages of a plan, where one is asked for."""
         if not self.verbose:
             yield
@@ -159,13 +167,14 @@ class NetworkEstimator(Explained, Predictive, Planned):
         numbers = own._targets(y, weight)
         model = own._model(Columns.fit(raw, weight).encoded(raw), numbers)
         prior = Normal(jax.tree.map(jnp.zeros_like, model.position), model.target.log_prior.scale)
-        return weighed(model.target, weight), prior
+        return weighed(model.target, weight, own._offsets(y, weight)), prior
 
     def _net(self) -> BNN:
         """The network to predict with; a loaded or unpickled estimator builds it anew."""
         if getattr(self, "_model_", None) is None:
             none = np.zeros((2, len(self.columns_.names)), np.float32)
-            self._model_ = self._model(none, np.zeros(2, np.int32))
+            many = np.shape(getattr(self, "center_", 0.0))
+            self._model_ = self._model(none, np.zeros((2, *many), np.int32))
         return self._model_
 
     def more(self, X, y, draws: int, sample_weight=None, *, callbacks: tuple = ()):
@@ -196,7 +205,7 @@ class NetworkEstimator(Explained, Predictive, Planned):
     def _model(self, x: np.ndarray, numbers: np.ndarray) -> BNN:
         kind, outputs = self._likelihood()
         build = self.network or mlp(type(self).__name__, (x.shape[1], *self.hidden, outputs), self.activation)
-        return bnn(build, (x, numbers), kind=kind, prior=self.prior, part=self.part)
+        return bnn(build, (x, numbers), kind=kind, prior=self.prior, center=self._center(), part=self.part)
 
     # --- scikit-learn ------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from langevin.core.posterior import Posterior
 from langevin.diagnostics import uncertainty
 from langevin.estimators.checks import Checked
-from langevin.estimators.columns import Columns, raw_columns
+from langevin.estimators.columns import Columns
 
 BLOCK = 256  # rows predicted together
 
@@ -40,10 +40,16 @@ class Predictive(Checked):
     def _split(self, said: dict[str, np.ndarray]) -> uncertainty.Split:
         raise NotImplementedError
 
+    def _disagreement(self, said: dict[str, np.ndarray]) -> np.ndarray:
+        """How far draws differ on a row: what `is_outlier` goes by."""
+        return self._split(said).epistemic
+
     # --- what is asked of it -----------------------------------------------------------------------------------
 
     def predictive(self, X, *, start: bool = False) -> dict[str, np.ndarray]:
         """What every draw says of every row, in the target's unit: {"mean", "std"} (draw, n) or {"proba"}.
+
+        Log-normals have {"log_mean", "log_std"} besides, and negative binomials {"dispersion"}.
 
         start: what the trained networks say from which the chains set out, the deep ensemble.
         """
@@ -52,28 +58,40 @@ class Predictive(Checked):
 
     def followed(self, X) -> np.ndarray:
         """The mean, or the probability of the last class, that every draw says of some rows: (chain, draw, n)."""
-        rows = self.columns_.encoded(raw_columns(self._checked_rows(X)))
+        rows = self._encoded(X)
         said = self._unit(self.posterior_.predict(self._net().predict, rows))
         return np.asarray(said["mean"] if "mean" in said else said["proba"][..., -1])
 
     def uncertainty(self, X):
         """Uncertainty of every row: total, aleatoric (noise), epistemic (what more data would remove).
 
-        Variances in regression, entropies in nats in classification; a frame if X is one.
+        Standard deviations in regression (total² = aleatoric² + epistemic²), entropies in nats in classification; a
+        frame if X is one and there is one target.
         """
         parts = [self._split(said) for said in self._blocks(X)]
         whole = uncertainty.Split(*map(np.concatenate, zip(*parts, strict=True)))
-        return like(X, whole._asdict()) if hasattr(X, "columns") else whole
+        return like(X, whole._asdict()) if hasattr(X, "columns") and whole.total.ndim == 1 else whole
+
+    def disagreement(self, X) -> np.ndarray:
+        """How far the draws differ on every row (n,).
+
+        In regression the standard deviation of the mean, or of its logarithm for log-normals and counts; in
+        classification the epistemic entropy.
+        """
+        return np.concatenate([self._disagreement(said) for said in self._blocks(X)])
 
     def is_outlier(self, X) -> np.ndarray:
-        """Whether the networks disagree on a row more than on all but a share `outliers` of rows held out in fit."""
-        return np.asarray(self.uncertainty(X).epistemic) > self.threshold_
+        """Whether the draws disagree on a row more than on all but a share `outliers` of rows held out in fit."""
+        return self.disagreement(X) > self.threshold_
 
     def _blocks(self, X, *, start: bool = False) -> Iterator[dict[str, np.ndarray]]:
         """Predictions in the target's unit, some rows at a time."""
         check_is_fitted(self)
-        x = self.columns_.encoded(raw_columns(self._checked_rows(X)))
+        x = self._encoded(X)
         return self._said(x, self.start_ if start else None)
+
+    def _encoded(self, X) -> np.ndarray:
+        return self.columns_.encoded(self.columns_.read(self._checked_rows(X)))
 
     def _said(self, x: np.ndarray, draws=None) -> Iterator[dict[str, np.ndarray]]:
         draws, model = self._pooled() if draws is None else draws, self._net()
@@ -99,8 +117,8 @@ class Predictive(Checked):
         return np.searchsorted(np.cumsum(weight), (np.arange(len(used)) + 0.5) / len(used)).clip(max=len(weight) - 1)
 
     def _calibrated(self, rows: list[tuple[str, np.ndarray]]):
-        """The epistemic uncertainty that a share `outliers` of rows held out exceeds."""
-        known = [self._split(said).epistemic for said in self._said(self.columns_.encoded(rows))]
+        """The disagreement of draws that a share `outliers` of rows held out exceeds."""
+        known = [self._disagreement(said) for said in self._said(self.columns_.encoded(rows))]
         self.epistemic_ = np.concatenate(known)
         self.threshold_ = float(np.quantile(self.epistemic_, 1 - self.outliers))
         return self

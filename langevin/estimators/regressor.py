@@ -1,97 +1,197 @@
-r"""Regression: networks that say a mean and a standard deviation for every row.
+r"""Regression: networks that say a distribution for every row, of one of four families.
 
-A draw θ of the posterior predicts N(μ_θ(x), σ_θ(x)²); the answer is their mixture, in the unit of the target:
+A draw θ of the posterior predicts p_θ(y | x); the answer is the mixture over draws (`diagnostics.families`), in the
+unit of the target:
 
-    mean  E_θ μ_θ(x),      variance  E_θ σ_θ² + Var_θ μ_θ,      quantiles of the mixture by bisection.
+    mean  E_θ E[y | x, θ],      variance  E_θ Var[y | x, θ] + Var_θ E[y | x, θ],      quantiles of the mixture.
+
+    gaussian            numbers: a mean and a standard deviation for every row
+    lognormal           numbers above 0, such as prices and durations: a Gaussian for log y
+    poisson             counts whose variance is their mean: a rate for every row
+    negative_binomial   counts of any larger variance: a rate and a dispersion for every row
+
+With y of shape (n, k) one network says the parameters of k targets, which are independent given them; answers have
+shape (n, k).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from langevin.diagnostics import calibration, uncertainty
+from langevin.diagnostics import uncertainty
+from langevin.diagnostics.families import FAMILIES, Mixture, mixture
 from langevin.estimators.columns import spread
 from langevin.estimators.network import NetworkEstimator
 from langevin.estimators.predictive import like
 
+KINDS = dict(gaussian="heteroscedastic", lognormal="heteroscedastic") | {k: k for k in ("poisson", "negative_binomial")}
+COUNTS = ("poisson", "negative_binomial")
 
+
+@dataclass(eq=False, repr=False)
 class BayesianRegressor(RegressorMixin, NetworkEstimator):
     """Bayesian neural network regression; noise that depends on the row is learned.
 
-    network: in place of an MLP: a module with two outputs, or a function of a key that builds one.
+    network: in place of an MLP: a module with two outputs (one for "poisson") for every target, or a function of a key
+        that builds one.
+    likelihood: "gaussian", "lognormal" (targets above 0), "poisson" or "negative_binomial" (counts).
     """
 
     task = "regression"
+    several = True
+
+    _: KW_ONLY
+    likelihood: str = "gaussian"
+
+    # --- targets -----------------------------------------------------------------------------------------------
 
     def _checked_y(self, y, reset: bool = False):
-        y = column_or_1d(y, warn=True).astype(np.float64)
-        if not np.isfinite(y).all():
-            row = int(np.argmin(np.isfinite(y))) + 1
+        y = np.asarray(y)
+        y = (y if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)).astype(np.float64)
+        wrong = ~np.isfinite(y).reshape(len(y), -1).all(axis=1)
+        if wrong.any():
+            row = int(np.argmax(wrong)) + 1
             raise ValueError(
                 f"y, row {row}: the target is {y[row - 1]}; Input y contains NaN or infinity: remove the row."
             )
         return y
 
     def _targets(self, y, weight):
-        self.center_, self.scale_ = spread(y, weight)
+        if self.likelihood not in FAMILIES:
+            known = ", ".join(FAMILIES)
+            raise ValueError(f"BayesianRegressor: likelihood is {self.likelihood!r}; it must be one of {known}.")
+        self._check_support(y)
+        if self.likelihood in COUNTS:
+            mean = np.average(y, axis=0, weights=weight)
+            self.center_: Any = np.log(np.maximum(mean, 0.5 / weight.sum()))
+            self.scale_: Any = np.ones(y.shape[1:])[()]
+            return y.astype(np.float32)
+        y = np.log(y) if self.likelihood == "lognormal" else y
+        if y.ndim == 1:
+            self.center_, self.scale_ = spread(y, weight)
+        else:
+            self.center_, self.scale_ = np.array([spread(u, weight) for u in y.T]).T
         return ((y - self.center_) / self.scale_).astype(np.float32)
 
+    def _check_support(self, y) -> None:
+        what = dict(lognormal=("numbers above 0", y > 0))
+        what |= {name: ("whole numbers from 0 up", (y >= 0) & (y == np.floor(y))) for name in COUNTS}
+        words, right = what.get(self.likelihood, ("", np.ones(len(y), bool)))
+        right = np.asarray(right).reshape(len(y), -1).all(axis=1)
+        if not right.all():
+            value = y[int(np.argmin(right))]
+            raise ValueError(f"y: the target is {value} in a row, and the likelihood {self.likelihood} needs {words}.")
+
+    def _offsets(self, y, weight):
+        """Of log likelihoods, to densities of y in units of its standard deviation whatever the likelihood."""
+        y = y.reshape(len(y), -1)
+        scale = np.log([spread(u, weight)[1] for u in y.T])
+        if self.likelihood == "lognormal":
+            return (scale - np.log(y) - np.log(np.atleast_1d(self.scale_))).sum(axis=1)
+        return np.full(len(y), scale.sum() if self.likelihood in COUNTS else 0.0)
+
     def _likelihood(self):
-        return "heteroscedastic", 2
+        per = 1 if self.likelihood == "poisson" else 2
+        return KINDS[self.likelihood], per * np.size(getattr(self, "center_", 0.0))
+
+    def _center(self):
+        return self.center_ if self.likelihood in COUNTS else 0.0
+
+    # --- what draws say ----------------------------------------------------------------------------------------
 
     def _unit(self, said):
-        return dict(mean=said["mean"] * self.scale_ + self.center_, std=said["std"] * self.scale_)
+        if self.likelihood in COUNTS:
+            own = {("mean" if k == "rate" else k): np.asarray(v, np.float64) for k, v in said.items()}
+        else:
+            mean, std = said["mean"] * self.scale_ + self.center_, said["std"] * self.scale_
+            own = dict(log_mean=mean, log_std=std) if self.likelihood == "lognormal" else dict(mean=mean, std=std)
+        mean, std = mixture(self.likelihood, own).moments()
+        return own | dict(mean=mean, std=std)
+
+    def _mixture(self, said) -> Mixture:
+        """Of all rows, and of all targets of each in turn."""
+        return mixture(self.likelihood, {k: u.reshape(len(u), -1) for k, u in said.items()})
 
     def _split(self, said):
-        return uncertainty.variances(said["mean"], said["std"])
+        return uncertainty.Split(*(part.reshape(said["mean"].shape[1:]) for part in self._mixture(said).split()))
+
+    def _disagreement(self, said):
+        """The standard deviation, over draws, of the mean or of its logarithm; relative to the scale, of many."""
+        if self.likelihood == "gaussian":
+            place = said["mean"]
+        else:
+            place = said["log_mean"] if self.likelihood == "lognormal" else np.log(np.maximum(said["mean"], 1e-30))
+        apart = place.std(axis=0)
+        return apart if apart.ndim == 1 else np.sqrt(np.mean((apart / self.scale_) ** 2, axis=1))
+
+    # --- what is asked of it -----------------------------------------------------------------------------------
 
     def predict(self, X, return_std: bool = False, quantiles: Sequence[float] | None = None):
-        """The mean of every row; with `return_std` and `quantiles` a tuple: mean, std (n,), quantiles (n, q)."""
-        mean, std, at = [], [], []
-        for said in self._blocks(X):
-            mean.append(said["mean"].mean(axis=0))
-            if return_std:
-                std.append(np.sqrt(self._split(said).total))
-            if quantiles is not None:
-                at.append(calibration.quantiles(said["mean"], said["std"], quantiles).T)
-        parts = [mean, *([std] if return_std else []), *([at] if quantiles is not None else [])]
-        whole = tuple(map(np.concatenate, parts))
+        """The mean of every row; with `return_std` and `quantiles` a tuple: mean, std (n,), quantiles (n, q).
+
+        Of several targets the mean is (n, k), std too, and quantiles are (n, k, q).
+        """
+        parts = [tuple(b.values()) for b in self._answers(X, std=return_std, quantiles=quantiles)]
+        whole = tuple(map(np.concatenate, zip(*parts, strict=True)))
         return whole[0] if len(whole) == 1 else whole
 
+    def _answers(self, X, *, std: bool, quantiles: Sequence[float] | None) -> Iterator[dict[str, np.ndarray]]:
+        for said in self._blocks(X):
+            shape, found = said["mean"].shape[1:], dict(mean=said["mean"].mean(axis=0))
+            if std:
+                found["std"] = self._split(said).total
+            if quantiles is not None:
+                at = self._mixture(said).quantiles(quantiles) if len(quantiles) else np.zeros((0, np.prod(shape)))
+                found["quantiles"] = at.T.reshape(*shape, len(quantiles))
+            yield found
+
     def predict_frame(self, X, quantiles: Sequence[float] = (0.05, 0.95)):
-        """All of it in a frame: mean, std, quantiles, aleatoric, epistemic (deviations), outlier."""
+        """All of it in a frame: mean, std, quantiles, aleatoric, epistemic (deviations), outlier.
+
+        Of several targets the columns begin with their names.
+        """
         import pandas as pd
 
-        mean, std, at = self.predict(X, return_std=True, quantiles=quantiles)
-        parts = self.uncertainty(X)
-        columns = dict(mean=mean, std=std) | {f"q{q:g}": at[:, i] for i, q in enumerate(quantiles)}
-        columns |= dict(aleatoric=np.sqrt(parts.aleatoric), epistemic=np.sqrt(parts.epistemic))
-        columns["outlier"] = np.asarray(parts.epistemic) > self.threshold_
-        columns = {k: np.asarray(v) for k, v in columns.items()}
+        parts = [self._told(said, tuple(quantiles)) for said in self._blocks(X)]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return like(X, columns) if hasattr(X, "columns") else pd.DataFrame(columns)
 
+    def _told(self, said: dict[str, np.ndarray], quantiles: tuple[float, ...]) -> dict[str, np.ndarray]:
+        """One block of a frame."""
+        mean, split = said["mean"].mean(axis=0), self._split(said)
+        at = self._mixture(said).quantiles(quantiles) if quantiles else np.zeros((0, mean.size))
+        found = dict(mean=mean, std=split.total)
+        found |= {f"q{q:g}": at[i].reshape(mean.shape) for i, q in enumerate(quantiles)}
+        found |= dict(aleatoric=split.aleatoric, epistemic=split.epistemic)
+        if mean.ndim == 2:
+            found = {f"{name} {k}": u[:, i] for i, name in enumerate(self.targets_) for k, u in found.items()}
+        return found | dict(outlier=self._disagreement(said) > self.threshold_)
+
     def sample_y(self, X, n_samples: int = 1, random_state=0) -> np.ndarray:
-        """Draws from the posterior predictive, (row, n_samples)."""
-        random = check_random_state(random_state)
-        out = []
+        """Draws from the posterior predictive, (n, n_samples), or (n, k, n_samples); targets of a draw are joint."""
+        random, out = check_random_state(random_state), []
         for said in self._blocks(X):
             pick = random.randint(len(said["mean"]), size=(n_samples, said["mean"].shape[1]))
-            mean, std = (np.take_along_axis(said[k], pick, axis=0) for k in ("mean", "std"))
-            out.append((mean + std * random.standard_normal(mean.shape)).T)
+            rows = np.arange(pick.shape[1])
+            drawn = mixture(self.likelihood, {k: u[pick, rows] for k, u in said.items()}).draw(random)
+            out.append(np.moveaxis(drawn, 0, -1))
         return np.concatenate(out)
 
     def log_likelihood(self, X, y) -> np.ndarray:
-        """Log density of every target by every draw, (draw, n)."""
+        """Log density (log probability, of counts) of every target by every draw, (draw, n); the sum over targets."""
         said, y = self.predictive(X), self._checked_y(y)
-        z = (y - said["mean"]) / said["std"]
-        return -0.5 * z**2 - np.log(said["std"]) - 0.5 * calibration.LOG_2PI
+        each = self._mixture(said).log_prob(y.reshape(-1))
+        return each.reshape(said["mean"].shape).sum(axis=2) if y.ndim == 2 else each
 
     def log_score(self, X, y) -> float:
         """Mean log posterior predictive density of targets: larger is better."""
-        said = self.predictive(X)
-        return -calibration.nll_gaussian(self._checked_y(y), said["mean"], said["std"])
+        each: Any = self.log_likelihood(X, y)
+        return float(np.mean(logsumexp(each, axis=0) - np.log(len(each))))

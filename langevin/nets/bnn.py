@@ -23,14 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core import display, tree
-from langevin.core.record import record, static
+from langevin.core.record import record
 from langevin.core.types import Key, PyTree
 from langevin.nets.facts import facts
+from langevin.nets.likelihood import OUTPUTS, Kind, Likelihood, Network, Predict
 from langevin.targets.bayes import Bayes
 
-Kind = Literal["gaussian", "heteroscedastic", "categorical", "poisson"]
 ROUNDING = 0.02  # relative; products of a batch may be rounded as coarsely as to bfloat16
-OUTPUTS = {"gaussian": 1, "heteroscedastic": 2, "poisson": 1}
 
 
 class Kept(eqx.Module):
@@ -56,76 +55,6 @@ class NormalPrior:
             return -0.5 * jnp.sum((u / s) ** 2) - u.size * (jnp.log(s) + 0.5 * math.log(2 * math.pi))
 
         return sum(jax.tree.leaves(jax.tree.map(one, position, self.scale)), jnp.zeros(()))
-
-
-@record
-class Network:
-    """The net as a function of the position: what a likelihood and a prediction share.
-
-    fixed: the arrays that are not sampled.
-    kind: "gaussian", "heteroscedastic", "categorical" or "poisson".
-    noise: σ of a Gaussian likelihood when it is known; None when it is learned.
-    """
-
-    fixed: PyTree
-    noise: Any = None
-    kind: Kind = static(default="gaussian")
-
-    def outputs(self, position, x):
-        net = eqx.combine(position["net"], self.fixed)
-        return net.many(x) if hasattr(net, "many") else jax.vmap(net)(x)
-
-    def sigma(self, position):
-        return jnp.exp(position["log_noise"]) if "log_noise" in position else self.noise
-
-
-@record
-class Likelihood:
-    """log p(y_i | f_θ(x_i)) of every example of data = (x, y).
-
-    network: the net.
-    """
-
-    network: Network
-
-    def __call__(self, position, data):
-        x, y = data
-        out = self.network.outputs(position, x)
-        kind = self.network.kind
-        if kind == "categorical":
-            return jnp.take_along_axis(jax.nn.log_softmax(out), y[:, None].astype(jnp.int32), axis=1)[:, 0]
-        if kind == "poisson":
-            log_rate = out[:, 0]
-            return y * log_rate - jnp.exp(log_rate) - jax.scipy.special.gammaln(y + 1.0)
-        mean, std = moments(self.network, position, out)
-        return -0.5 * ((y - mean) / std) ** 2 - jnp.log(std) - 0.5 * math.log(2 * math.pi)
-
-
-@record
-class Predict:
-    """What the net says of inputs: {"mean", "std"}, {"proba"} or {"rate"}, for one position.
-
-    network: the net.
-    """
-
-    network: Network
-
-    def __call__(self, position, x):
-        out = self.network.outputs(position, x)
-        if self.network.kind == "categorical":
-            return {"proba": jax.nn.softmax(out)}
-        if self.network.kind == "poisson":
-            return {"rate": jnp.exp(out[:, 0])}
-        mean, std = moments(self.network, position, out)
-        return {"mean": mean, "std": jnp.broadcast_to(std, mean.shape)}
-
-
-def moments(network: Network, position, out):
-    """Mean and standard deviation of a Gaussian likelihood."""
-    if network.kind == "heteroscedastic":
-        # far from the data a positive output grows as the net does, and not as its exponential
-        return out[:, 0], jax.nn.softplus(out[:, 1]) + 1e-3
-    return out[:, 0], network.sigma(position)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +89,7 @@ def bnn(
     kind: Kind = "gaussian",
     prior: float | str | dict[str, float] = 1.0,
     noise: float | None = None,
+    center: Any = 0.0,
     batch: int | None = None,
     order: Literal["replacement", "epoch"] = "replacement",
     part: Sequence[str] = ("*",),
@@ -167,6 +97,9 @@ def bnn(
 ) -> BNN:
     """A net (a module, or a function of a key that builds one) with prior and likelihood, on data (x, y).
 
+    y is one number an example, or (example, target): then the net has the outputs of each target's likelihood, first
+    parameters first, and targets are independent given them.
+    center: added to log rates of counts, a number or one for each target.
     part: patterns of parameter paths to sample (`"layers.2.*"`); the others stay at the values of the module.
     spread: the standard deviation of the chains' starts around the values of a module that is given, not built.
     """
@@ -188,7 +121,7 @@ def bnn(
         raise TypeError(
             "bnn: the net has a function among its leaves; pass from_equinox(net), or make it a static field."
         )
-    network = Network(fixed, noise, kind)
+    network = Network(fixed, noise, jnp.asarray(center, jnp.float32), kind)
     learned = {"log_noise": jnp.log(jnp.asarray(0.3))} if kind == "gaussian" and noise is None else {}
     _check(network, {"net": sampled, **learned}, x, y)
     if getattr(module, "coupled", False) and len(x) > 1:
@@ -265,7 +198,7 @@ def _fresh(build, chosen, learned, spread, key):
 def _check(network: Network, position: PyTree, x, y) -> None:
     if len(x) != len(y):
         raise ValueError(f"bnn: there are {len(x)} inputs but {len(y)} targets.")
-    if y.ndim != 1:
+    if y.ndim != 1 and (y.ndim != 2 or y.shape[1] < 2 or network.kind == "categorical"):
         raise ValueError(f"bnn: y has shape {y.shape}; it must be one number per example: pass y.ravel().")
     for name, values in (("x", x), ("y", y)):
         bad = int(np.sum(~np.isfinite(np.asarray(values, np.float32))))  # not by JAX: a program for every shape
@@ -278,7 +211,7 @@ def _check(network: Network, position: PyTree, x, y) -> None:
             f"bnn: the net returns {getattr(out, 'shape', type(out).__name__)} for {n} examples; "
             "it must return one array (example, output)."
         )
-    want = OUTPUTS.get(network.kind)
+    want = None if network.kind == "categorical" else OUTPUTS[network.kind] * math.prod(y.shape[1:])
     if want is not None and out.shape[1:] != (want,):
         raise ValueError(
             f"bnn: a {network.kind} likelihood needs {want} output(s) per example; the net gives {out.shape[1:]}."

@@ -10,7 +10,7 @@ import numpy as np
 
 from langevin.core import document
 from langevin.core.files import StoreError
-from langevin.diagnostics import calibration, compare
+from langevin.diagnostics import compare
 from langevin.report import evidence
 from langevin.report.data import ReportData
 from langevin.report.scores import row_nll
@@ -31,7 +31,7 @@ def write(folder: Path, facts: ReportData, estimator: Any, X: Any, y: np.ndarray
     """Scores of every row, for `compared`."""
     found: dict[str, Any] = dict(nll=-row_nll(facts, facts.predictions), test=evidence.fingerprint(facts.y))
     if facts.task == "regression":
-        found["crps"] = -calibration.crps_mixture(facts.y, facts.predictions.mean, facts.predictions.std, each=True)
+        found["crps"] = -facts.predictions.mixture().crps(facts.y, each=True)
     index = np.linspace(0, len(y) - 1, min(ROWS, len(y))).round().astype(int)
     each = estimator.log_likelihood(X.iloc[index], y[index])
     found |= dict(waic=compare.waic(each), variance=np.var(each, axis=0), train=evidence.fingerprint(y))

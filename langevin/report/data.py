@@ -8,15 +8,33 @@ from typing import Any, Literal
 import numpy as np
 
 from langevin.diagnostics.convergence import Diagnosis
+from langevin.diagnostics.families import Mixture, mixture
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of rows, draw by draw: a Gaussian's moments (draw, n), or probabilities (draw, n, class)."""
+    """Predictions of rows, draw by draw: moments (draw, n) and what else its family has, or probabilities.
+
+    mean, std: of the target by each draw (draw, n), whatever the family
+    proba: (draw, n, class)
+    family: of a regression (`diagnostics.families`)
+    log_mean, log_std, dispersion: its parameters, where it has them
+    """
 
     mean: np.ndarray | None = None
     std: np.ndarray | None = None
     proba: np.ndarray | None = None
+    family: str = "gaussian"
+    log_mean: np.ndarray | None = None
+    log_std: np.ndarray | None = None
+    dispersion: np.ndarray | None = None
+
+    def mixture(self) -> Mixture:
+        """The predictive distributions of a regression."""
+        assert self.mean is not None
+        given = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        given["std"] = np.broadcast_to(given.get("std", np.nan), self.mean.shape)
+        return mixture(self.family, given)
 
     def __len__(self) -> int:
         """How many draws there are."""

@@ -48,7 +48,8 @@ def gather(
     whole = train is not None and len(y) > 0 and not running
     drivers, curves = explain(estimator, X, y) if whole else ((), ())
     y = y.astype(float) if classes is None else np.searchsorted(classes, y)
-    said = Predictions(**estimator.predictive(X))
+    family = getattr(estimator, "likelihood", "gaussian")
+    said = Predictions(family=family, **estimator.predictive(X))
     watched = _rows(X, np.linspace(0, len(y) - 1, min(WATCHED, len(y))).round().astype(int))
     followed = estimator.followed(watched)
     info = posterior.info
@@ -61,7 +62,7 @@ def gather(
         classes=None if classes is None else tuple(map(str, classes)),
         y=y,
         predictions=said,
-        start=Predictions(**estimator.predictive(X, start=True)),
+        start=Predictions(family=family, **estimator.predictive(X, start=True)),
         data=_data(estimator, n_all),
         model=_model(estimator, shown),
         notes=(*notes, *estimator.columns_.notes()),
@@ -69,7 +70,7 @@ def gather(
         energy_error=np.asarray(info.energy_error) if np.any(np.asarray(info.energy_error)) else None,
         diagnosis=diagnose({"predictions": followed, "log density": np.asarray(info.log_density)}, info),
         known=estimator.epistemic_,
-        shuffled=np.asarray(estimator.uncertainty(_shuffle(X, random)).epistemic),
+        shuffled=estimator.disagreement(_shuffle(X, random)),
         threshold=estimator.threshold_,
         law=law.words,
         law_kind=law.kind,
@@ -146,8 +147,8 @@ def _error(estimator: NetworkEstimator, X: Any, followed: np.ndarray) -> np.ndar
     if len(alive) < 2:
         return None
     mean = alive.mean(axis=0)
-    variance = estimator.uncertainty(X).total if estimator.task == "regression" else np.maximum(mean * (1 - mean), 0.01)
-    return np.asarray(alive.std(axis=0, ddof=1) / np.sqrt(len(alive) * np.asarray(variance)))
+    wide = estimator.uncertainty(X).total if estimator.task == "regression" else np.sqrt(mean * (1 - mean)).clip(0.1)
+    return np.asarray(alive.std(axis=0, ddof=1) / np.sqrt(len(alive)) / np.asarray(wide))
 
 
 def _data(estimator: NetworkEstimator, n_test: int) -> dict[str, str]:
@@ -165,6 +166,7 @@ def _model(estimator: NetworkEstimator, kernel: str) -> dict[str, str]:
     chains, draws = estimator.posterior_.info.ok.shape
     return {
         "network": network,
+        **({"likelihood": estimator.likelihood.replace("_", " ")} if estimator.task == "regression" else {}),
         "weights sampled": f"{tree.size(one):,}",
         "prior": f"normal, standard deviation {estimator.prior}",
         "plan": str(estimator.plan) if isinstance(estimator.plan, str) else "of its own",

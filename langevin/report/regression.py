@@ -97,13 +97,12 @@ def coverage(facts: ReportData) -> Markup:
 
 def bounds(facts: ReportData, rows: np.ndarray, levels) -> tuple[np.ndarray, np.ndarray]:
     """Central intervals of some test rows, (level, row)."""
-    mean, std = np.broadcast_arrays(np.asarray(facts.predictions.mean), np.asarray(facts.predictions.std))
-    draws = spread(len(mean), WIDE_DRAWS)
-    return cal.intervals(mean[draws][:, rows], std[draws][:, rows], levels)
+    law = facts.predictions.mixture()
+    return law.take(spread(len(law), WIDE_DRAWS), rows).intervals(levels)
 
 
 def pit(facts: ReportData) -> Markup:
-    n, found = len(facts.y), cal.pit(facts.y, facts.predictions.mean, facts.predictions.std)
+    n, found = len(facts.y), facts.predictions.mixture().pit(facts.y)
     many = 10 if n < 400 else 20
     edges = np.linspace(0, 1, many + 1)
     share = np.histogram(found, edges)[0] / n

@@ -47,11 +47,12 @@ def scores(facts: ReportData, said: Predictions) -> dict[str, float]:
     y = facts.y
     if facts.task == "regression":
         most = int(np.clip(np.sqrt(PAIRS / max(len(y), 1)), 32, 256))
+        law = said.mixture()
         return {
             "RMSE": cal.rmse(y, said.mean),
             "R²": r_squared(y, said.mean.mean(axis=0)),
-            "NLL": cal.nll_gaussian(y, said.mean, said.std),
-            "CRPS": cal.crps_mixture(y, said.mean, said.std, max_draws=most),
+            "NLL": law.nll(y),
+            "CRPS": law.crps(y, max_draws=most),
             COVERAGE: float(np.mean(centred(facts, said) <= 0.9)),
             HALF: float(np.mean(centred(facts, said) <= 0.5)),
             SHARPNESS: sharpness(said),
@@ -105,13 +106,13 @@ def centred(facts: ReportData, said: Predictions) -> np.ndarray:
     A value lies inside the central interval of probability p when this is at most p: coverage at every level from one
     pass over the draws.
     """
-    return np.abs(2 * cal.pit(facts.y, said.mean, said.std) - 1)
+    return np.abs(2 * said.mixture().pit(facts.y) - 1)
 
 
 def row_nll(facts: ReportData, said: Predictions) -> np.ndarray:
     """Negative log score of each test row; finite, also where a label was held impossible."""
     if facts.task == "regression":
-        return cal.nll_gaussian(facts.y, said.mean, said.std, each=True)
+        return said.mixture().nll(facts.y, each=True)
     p = average(said)[np.arange(len(facts.y)), facts.y]
     return -np.log(np.maximum(p, np.finfo(float).tiny))
 

@@ -28,8 +28,8 @@ def test_answers_of_a_regressor_agree(fitted_regressor):
     assert (np.diff(at, axis=1) > 0).all()
     parts = model.uncertainty(X)
     assert isinstance(parts, pd.DataFrame)
-    np.testing.assert_allclose(parts.total, std**2)
-    np.testing.assert_allclose(parts.total, parts.aleatoric + parts.epistemic)
+    np.testing.assert_allclose(parts.total, std)
+    np.testing.assert_allclose(parts.total**2, parts.aleatoric**2 + parts.epistemic**2)
     frame = model.predict_frame(X)
     assert list(frame.columns) == ["mean", "std", "q0.05", "q0.95", "aleatoric", "epistemic", "outlier"]
     np.testing.assert_allclose(frame["q0.95"], at[:, 2])

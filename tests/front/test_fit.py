@@ -132,7 +132,7 @@ def test_classes_are_guessed_and_predicted(fitted):
         ("x,y\n1,2\n2,3\n", [], "has 2 rows of data"),
         ("x,x,y\n1,2,3\n2,3,4\n3,4,5\n", [], "more than one column named 'x'"),
         ("x,y\n1,2\ninf,3\n3,4\n", [], "column x, row 2: the value is infinite"),
-        ("x,e,y\n1,,2\n2,,3\n3,,4\n", [], "column e: every value is missing"),
+        ("e,y\n,2\n,3\n,4\n", [], "no column left to learn from (e left out)"),
         ("x,y\n1,a\n2,b\n3,a\n", ["--task", "regression"], "column y, row 1: 'a' is no number"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--hidden", "4,x"], "--hidden is '4,x'"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--kernel", "sgld", "--speed", "3"], "SGLD has no option --speed; it has step_size"),
@@ -140,6 +140,14 @@ def test_classes_are_guessed_and_predicted(fitted):
         ("x,y\n1,2\n2,3\n3,4\n", ["--plan", "mild"], "there is no plan 'mild'"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--report", "r.txt"], "must end in .html"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--resume"], "--resume needs --out"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--drop", "z"], "no column 'z', which --drop names"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--weights", "x"], "no column left to learn from"),
+        ("x,w,y\n1,-1,2\n2,1,3\n3,1,4\n", ["--weights", "w"], "column w, row 1: the weight is -1"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--likelihood", "cauchy"], "it must be auto, gaussian, lognormal, poisson"),
+        ("x,y\n1,-2\n2,3\n3,4\n", ["--likelihood", "lognormal"], "the likelihood lognormal needs numbers above 0"),
+        ("x,y\n1,a\n2,b\n3,a\n", ["--likelihood", "poisson"], "it is for regression only"),
+        ("x,y,z\n1,2,3\n2,3,5\n3,4,4\n", ["--target", "y,z"], "several targets have no report yet"),
+        ("a,b,y\ninf,x,1\n2,3,4\n3,4,5\n", [], "2 columns that cannot be used: a (row 1"),
     ],
 )
 def test_mistakes_get_one_sentence(text, words, sentence, tmp_path, capsys, monkeypatch):

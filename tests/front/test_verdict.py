@@ -146,7 +146,7 @@ def test_monte_carlo_error_is_that_of_chains_that_live(task):
     random, chains, rows = np.random.default_rng(0), 9, 400
     followed = np.repeat(0.5 + 0.1 * random.normal(size=(chains, 1, rows)), 3, axis=1)
     followed[4] = 1e3
-    total = SimpleNamespace(total=np.full(rows, 0.25))
+    total = SimpleNamespace(total=np.full(rows, 0.5))
     model = SimpleNamespace(posterior_=SimpleNamespace(diverged=(4,)), task=task, uncertainty=lambda X: total)
     error = _error(model, None, followed)
     assert error.shape == (rows,)
