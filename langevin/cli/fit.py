@@ -82,11 +82,10 @@ def fit(
 
     if report and report.suffix not in (".html", ".htm"):
         fail(f"--report is {report}; its name must end in .html.")
-    asked: dict[str, Any] = dict(
-        target=target, task=task, drop=drop, keep=keep, categorical=categorical, weights=weights
-    )
-    asked |= dict(likelihood=likelihood, plan=plan, kernel=kernel, fields=options(context.args), hidden=hidden)
-    place = Place(context, out, asked | dict(chains=chains, draws=draws, seed=seed), resume=resume)
+    asked: dict[str, Any] = dict(target=target, task=task, drop=drop, keep=keep, categorical=categorical)
+    asked |= dict(weights=weights, likelihood=likelihood, plan=plan, kernel=kernel, hidden=hidden)
+    asked |= dict(fields=options(context.args), chains=chains, draws=draws, seed=seed)
+    place = Place(context, out, asked, resume=resume)
     asked, seed = place.asked, place.asked["seed"]
     columns = choices(*(asked[name] for name in ("drop", "keep", "categorical", "weights")))
     table = tables.read(data, asked["target"], task=asked["task"], **columns)

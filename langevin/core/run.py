@@ -97,7 +97,8 @@ def run(
                 piece = go(jax.random.clone(k_run), kernel, target, states, n=np.int32(n))
                 kept, info = _whole(sharding.host((piece.kept, piece.info)), n)
                 done += n
-                here = _call(callbacks, Progress(done - warmup, kernel, target, piece.states, kept, info))
+                now = Progress(done - warmup, kernel, target, piece.states, kept, info)
+                here = _call(callbacks, now, patience)
                 kernel, target, states, stop = here.kernel, here.target, here.states, here.stop
                 _name_diverged(info, told, states if states is not piece.states else None)
                 what = done, kernel, target, states, None if warming else (kept, info)
@@ -191,11 +192,19 @@ def _whole(chunk, n: int):
     return jax.tree.map(lambda u: u if u.shape[1] == n else np.array(u[:, :n]), chunk)
 
 
-def _call(callbacks: Sequence[Callback], progress: Progress) -> Progress:
-    """The progress after all callbacks; None from one of them stops."""
-    for callback in callbacks:
-        changed = callback(progress)
-        progress = progress._replace(stop=True) if changed is None else changed
+def _call(callbacks: Sequence[Callback], progress: Progress, patience: Patience) -> Progress:
+    """The progress after all callbacks; None from one of them stops. An interrupt in one keeps the chunk.
+
+    But where a callback remembers: its memory may be of half a chunk, so the chunk is not kept either.
+    """
+    try:
+        for callback in callbacks:
+            changed = callback(progress)
+            progress = progress._replace(stop=True) if changed is None else changed
+    except KeyboardInterrupt:
+        if any(isinstance(c, Keeping) for c in callbacks):
+            raise
+        patience.asked = True
     return progress
 
 
