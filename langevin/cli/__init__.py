@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Annotated
 
 import typer
 
 from langevin.cli import errors, evidence, figures, fit, models, samplers
-from langevin.cli.shared import fail
+from langevin.cli.shared import fail, say
 
 app = typer.Typer(
     help="Bayesian computation for deep learning: samplers that say what they converge to.",
@@ -50,12 +51,14 @@ app.command("reproduce")(figures.reproduce)
 
 def main(words: list[str] | None = None) -> None:
     """The entry point: an error is one sentence, with exit code 2 for a mistake and 70 for a defect of ours."""
-    try:
-        app(words, standalone_mode=True)
-    except KeyboardInterrupt:
-        fail("interrupted before the first draws; nothing was saved.")
-    except Exception as error:
-        if os.environ.get(errors.DEBUG):
-            raise
-        told = errors.explain(error)
-        fail(told.sentence, code=told.code)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: say(f"! {message}", error=True)
+        try:
+            app(words, standalone_mode=True)
+        except KeyboardInterrupt:
+            fail("interrupted before the first draws; nothing was saved.")
+        except Exception as error:
+            if os.environ.get(errors.DEBUG):
+                raise
+            told = errors.explain(error)
+            fail(told.sentence, code=told.code)
