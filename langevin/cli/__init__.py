@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from typing import Annotated
 
 import typer
@@ -52,13 +53,15 @@ app.command("reproduce")(figures.reproduce)
 def main(words: list[str] | None = None) -> None:
     """The entry point: an error is one sentence, with exit code 2 for a mistake and 70 for a defect of ours."""
     signal.signal(signal.SIGTERM, terminate)
-    try:
-        app(words, standalone_mode=True)
-    except KeyboardInterrupt:
-        say("\nlangevin: interrupted.", error=True)
-        raise SystemExit(130) from None
-    except Exception as error:
-        if os.environ.get(errors.DEBUG):
-            raise
-        told = errors.explain(error)
-        fail(told.sentence, code=told.code)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: say(f"! {message}", error=True)
+        try:
+            app(words, standalone_mode=True)
+        except KeyboardInterrupt:
+            say("\nlangevin: interrupted.", error=True)
+            raise SystemExit(130) from None
+        except Exception as error:
+            if os.environ.get(errors.DEBUG):
+                raise
+            told = errors.explain(error)
+            fail(told.sentence, code=told.code)

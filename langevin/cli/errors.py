@@ -26,6 +26,7 @@ REASONS = {
     errno.EROFS: "the file system is read-only; choose another place",
     errno.EISDIR: "it is a folder; name a file",
     errno.ENOTDIR: "a part of the path is a file and no folder; name another path",
+    errno.EEXIST: "it is there already, and no folder can be made of that name; name another path",
     errno.ENOENT: "there is no such file or folder",
     errno.ENAMETOOLONG: "the name is too long",
     errno.ELOOP: "it is a symbolic link, which is not followed",

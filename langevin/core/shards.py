@@ -19,8 +19,11 @@ FORMAT = 2
 CURRENT, PREVIOUS = "manifest.json", "manifest.previous.json"
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a run; the generation before, with a warning, where it or its checkpoint is damaged."""
+def read_manifest(folder: Path, *, drawn: bool = False) -> dict[str, Any]:
+    """The manifest of a run; the generation before, with a warning, where it or its checkpoint is damaged.
+
+    drawn: it is to be read and not to go on, so that a generation before the first draw is of no use.
+    """
     found = [name for name in (CURRENT, PREVIOUS) if (folder / name).exists()]
     if not found:
         raise StoreError(f"store: {folder} is not empty and holds no run of langevin; use another folder.")
@@ -35,6 +38,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         except StoreError as error:
             reasons.append(str(error))
             continue
+        if reasons and drawn and not body["shards"]:
+            raise StoreError(reasons[0])
         if reasons:
             lost = max(_newest(folder) - body["done"], 0)
             warnings.warn(
@@ -69,7 +74,9 @@ class Stored:
     @classmethod
     def at(cls, path: str | Path, like: PyTree = None) -> Stored:
         """The draws in a folder. `like` gives each the structure of a tree whose classes are not known here."""
-        return cls(Path(path), read_manifest(Path(path)), None if like is None else jax.tree.structure(like))
+        return cls(
+            Path(path), read_manifest(Path(path), drawn=True), None if like is None else jax.tree.structure(like)
+        )
 
     def __repr__(self) -> str:
         return f"Stored({len(self)} draws a chain in {self.path})"

@@ -35,7 +35,7 @@ def test_reproduce_list_names_every_result():
 
 
 @pytest.mark.parametrize(
-    "name", ["chain1d", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compile", "overhead"))]
+    "name", ["chain1d", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compile", "overhead", "firsthour"))]
 )
 def test_a_quick_bench_writes_the_shape(name, tmp_path):
     file = tmp_path / "b.json"
