@@ -37,7 +37,7 @@ from langevin.audit.one_step import look_inside
 from langevin.audit.subjects import foreign
 from langevin.audit.trials import Trial
 from langevin.audit.verdict import Finding, row_words, verdict
-from langevin.core import noise
+from langevin.core import noise, progress
 from langevin.core.advance import advance
 from langevin.core.begin import begin_all
 from langevin.core.display import show
@@ -89,10 +89,12 @@ def audit_kernel(
     with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
         warnings.simplefilter("ignore")
         grads = _grads(kernel, chosen[0])
-        for k, trial in zip(jax.random.split(noise.key(seed), len(chosen)), chosen, strict=True):
+        for i, (k, trial) in enumerate(zip(jax.random.split(noise.key(seed), len(chosen)), chosen, strict=True)):
             told(trial.name)
+            progress.tell(i, len(chosen) + 1)
             findings.append(examine(k, kernel, law, _paced(trial, grads), budget))
         told("cost")
+        progress.tell(len(chosen), len(chosen) + 1)
         costs = _cost(noise.key(seed + 1), kernel, chosen)
         local, findings = _looked(noise.key(seed + 2), kernel, law, findings)
     outcome, sentence = verdict(findings, law, local, momentum=momentum(kernel, chosen[0]))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import typer
 
+ACTIVATIONS = ("relu", "tanh", "silu", "gelu")
 PLANS = ("auto", "mile", "smile")
 TASKS = ("regression", "classification")
 SIZES = ("cpu", "gpu", "quick")

@@ -26,6 +26,7 @@ DOUBT = "the error is not to be trusted; take a finer ladder."
 
 
 def evidence(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
@@ -53,7 +54,8 @@ def evidence(
     """
     import jax
 
-    from langevin.core import noise
+    from langevin.core import noise, progress
+    from langevin.core.bar import Bar
     from langevin.evidence import METHODS, entry
     from langevin.report.evidence import DOCUMENT, FEW, write
 
@@ -62,13 +64,11 @@ def evidence(
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
         fail(f"evidence: there is no method {unknown[0]!r}; there are {', '.join(METHODS)}.")
-    rows = []
+    rows, bar = [], Bar(dict.fromkeys(chosen, 1.0), quiet=quiet)
+    context.call_on_close(bar.close)
     for key, name in zip(jax.random.split(noise.key(seed), len(chosen)), chosen, strict=True):
         began, row = time.perf_counter(), dict[str, Any](method=name)
-        with (
-            Console(stderr=True, quiet=quiet).status(f"evidence by {name}"),
-            warnings.catch_warnings(record=True) as said,
-        ):
+        with progress.listen(bar), progress.stage(name), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
                 row |= _told(entry.log_evidence(key, density, base, method=name, draws=draws))
@@ -80,6 +80,7 @@ def evidence(
         rows.append(row | {"seconds": round(time.perf_counter() - began, 2)})
         if about and "log_z" in row:
             write(Path(source), about, rows[-1] | {"seed": seed})  # now: a later method may take long, or fail
+    bar.close()
     if json:
         write_json(json, {"source": source, "seed": seed, "table": rows})
     if not quiet:

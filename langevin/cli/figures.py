@@ -104,9 +104,14 @@ def _one(kind: Kind, name: str, path: str, how: How) -> None:
 
 
 def _run(name: str, path: str, how: How) -> Any:
+    from langevin.core import progress
+    from langevin.core.bar import Pulse
+
     module = _ready(name, path)
     began = time.perf_counter()
-    result = module.run(how.size, how.seed, **({"data": how.data} if how.data else {}))
+    with Pulse(name, quiet=how.quiet) as pulse, progress.listen(pulse):
+        progress.tell(0, 1)
+        result = module.run(how.size, how.seed, **({"data": how.data} if how.data else {}))
     result.seconds, result.seed = time.perf_counter() - began, how.seed
     if how.size not in getattr(module, "BAR_SIZES", BAR_SIZES):  # a bar of another size says nothing of these figures
         result.bars, result.table = {}, [{k: v for k, v in row.items() if k != "bar"} for row in result.table]

@@ -60,6 +60,11 @@ def fit(
         ),
     ] = None,
     hidden: Annotated[str, typer.Option(help="Widths of hidden layers.")] = "16,16",
+    activation: Annotated[
+        str,
+        typer.Option(help="relu, tanh, silu or gelu.", autocompletion=complete.among(complete.ACTIVATIONS)),
+    ] = "relu",
+    prior: Annotated[str, typer.Option(help="Standard deviation of weights, or fan_in.")] = "0.5",
     chains: Annotated[int, typer.Option(help="Networks trained, and chains.")] = 8,
     draws: Annotated[int | None, typer.Option(help="Draws of every chain; those of the plan if left out.")] = None,
     out: Annotated[Path | None, typer.Option(help="Save the model in this folder.")] = None,
@@ -84,7 +89,9 @@ def fit(
         fail(f"--report is {report}; its name must end in .html.")
     asked: dict[str, Any] = dict(target=target, task=task, drop=drop, keep=keep, categorical=categorical)
     asked |= dict(weights=weights, likelihood=likelihood, plan=plan, kernel=kernel, hidden=hidden)
-    asked |= dict(fields=options(context.args), chains=chains, draws=draws, seed=seed)
+    asked |= dict(
+        activation=activation, prior=prior, fields=options(context.args), chains=chains, draws=draws, seed=seed
+    )
     place = Place(context, out, asked, resume=resume)
     asked, seed = place.asked, place.asked["seed"]
     columns = choices(*(asked[name] for name in ("drop", "keep", "categorical", "weights")))
@@ -108,6 +115,7 @@ def fit(
             model.fit(X, y, weight, watch=watch, store=place.begin())
             with progress.stage("score"):
                 facts = _facts(model, table, test, (X, y))
+                progress.tell(4, 5)
                 result = _result(facts, data, seed, model.seconds_)
                 result["provenance"]["stages"] = {k: round(v, 1) for k, v in bar.clock.seconds.items()}
                 if out:
@@ -176,7 +184,12 @@ def _estimator(task: str, given: dict[str, Any], family: dict[str, str]) -> Any:
 
     kind = BayesianRegressor if task == "regression" else BayesianClassifier
     hidden = numbers_of("--hidden", given["hidden"], int)
-    made = kind(given["plan"], **family, hidden=hidden, chains=given["chains"], random_state=given["seed"])
+    try:
+        prior = given["prior"] if given["prior"] == "fan_in" else float(given["prior"])
+    except ValueError:
+        fail(f"--prior is {given['prior']!r}; it must be a positive number or fan_in.")
+    how = dict(hidden=hidden, activation=given["activation"], prior=prior, chains=given["chains"])
+    made = kind(given["plan"], **family, **how, random_state=given["seed"])
     if given["draws"]:
         made.set_params(plan__draws=given["draws"])
     values = {name: number(text) for name, text in given["fields"].items()}

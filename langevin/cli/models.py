@@ -34,6 +34,8 @@ def predict(
     The file is read, predicted and written in blocks, so that it may be larger than memory.
     """
     from langevin.cli.blocks import Writer, kept_columns, predicted
+    from langevin.core import progress
+    from langevin.core.bar import Bar
     from langevin.data import tables
     from langevin.estimators.files import load
     from langevin.report.folder import read_fit
@@ -49,9 +51,11 @@ def predict(
     rows = tables.rows(data, kinds, as_written=as_written)
     kept = kept_columns(rows.names, known, identifier, everything=keep_input)
     records: list[dict[str, Any]] = []
-    with Writer(out, quiet=quiet) as writer:
+    bar = Bar({"predict": 1.0}, quiet=quiet or out is None)
+    with bar, progress.listen(bar), progress.stage("predict"), Writer(out, quiet=quiet) as writer:
         for frame in predicted(estimator, rows, at, kept):
             writer.add(frame)
+            progress.tell(writer.rows, rows.total)
             records += frame.to_dict("records") if json else []
     if json:
         write_json(json, records)

@@ -45,6 +45,8 @@ def audit(
     from langevin.audit import subjects, trials
     from langevin.audit import table as audit_table
     from langevin.audit.entry import audit_kernel
+    from langevin.core import progress
+    from langevin.core.bar import Bar
 
     if show:
         print("samplers:", ", ".join(subjects.audited()), "\ntargets: ", ", ".join(trials.BUILT))
@@ -58,9 +60,8 @@ def audit(
     try:
         name, made = subjects.subject(kernel, options(context.args))
         began = time.perf_counter()
-        with Console(stderr=True, quiet=quiet).status("audit") as status:
-            told = lambda where: status.update(escape(f"audit of {name}: {where}"))
-            result = audit_kernel(made, target or (), size, seed, name=name, told=told)
+        with Bar({"audit": 1.0}, quiet=quiet) as bar, progress.listen(bar), progress.stage("audit"):
+            result = audit_kernel(made, target or (), size, seed, name=name, told=progress.note)
     except (ValueError, ImportError) as error:
         fail(str(error))
     result.seconds = time.perf_counter() - began

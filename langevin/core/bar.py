@@ -135,6 +135,30 @@ class Bar:
         self.close()
 
 
+class Pulse:
+    """Shows that work of unknown length goes on: for how long, and how far the part is that it is at.
+
+    name: of the work. quiet: show nothing. console: Rich's, to draw on.
+    """
+
+    def __init__(self, name: str, *, quiet: bool = False, console: Any = None):
+        self.name, self.part, self.share = name, 1, 0.0
+        self.display: Display = Silent() if quiet else _display((name,), console)
+
+    def __call__(self, step: Step) -> None:
+        if math.isnan(step.share):
+            return
+        self.part += step.share < self.share
+        self.share = step.share
+        self.display.draw(self.name, float("nan"), f"part {self.part}: {100 * step.share:.0f} %", None)
+
+    def __enter__(self) -> Pulse:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.display.close()
+
+
 def _promise(whole: float, parts: dict[str, float]) -> str:
     each = ", ".join(f"{name} {_rough(seconds)}" for name, seconds in parts.items() if seconds >= 1)
     return f"This will take about {_rough(whole)} on this machine{f' ({each} still to go)' if len(parts) > 1 else ''}."
@@ -210,6 +234,9 @@ class Terminal:
         names = [f"[bold]{escape(n)}[/bold]" if n == stage else f"[dim]{escape(n)}[/dim]" for n in known]
         left_words = f"about {clock_words(left)} left" if left else ""
         words = " → ".join(names)
+        if math.isnan(share):  # how much there is to do is not known
+            self.bar.update(self.task, total=None, description=words, left="", text=escape(text))
+            return
         self.bar.update(self.task, completed=share, description=words, left=left_words, text=escape(text))
 
     def say(self, line: str) -> None:
@@ -243,6 +270,7 @@ class Notebook:
     def _html(self, stage: str, share: float, text: str, left: float | None) -> Any:
         from IPython.display import HTML
 
+        share = 0.0 if math.isnan(share) else share
         names = " → ".join(f"<b>{escape(n)}</b>" if n == stage else escape(n) for n in self.stages)
         rest = [f"about {clock_words(left)} left"] if left else []
         about = " · ".join([*rest, *([escape(text)] if text else [])])

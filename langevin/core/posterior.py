@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +15,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from langevin.core import arviz, display, document, sharding, tree
+from langevin.core import progress as telling
 from langevin.core.above import above
 from langevin.core.advance import Collect
+from langevin.core.bar import Bar
+from langevin.core.callbacks import Figures
 from langevin.core.files import StoreError
 from langevin.core.kernel import Kernel, PerChain, law_in_words
 from langevin.core.provenance import Provenance
@@ -214,6 +218,7 @@ def sample(
     store: str | Path | Store | None = None,
     mesh: Mesh | None = None,
     tune: Literal["auto"] | Callable[..., tuple[Any, State]] | None = None,
+    progress: bool = False,
 ) -> Posterior:
     """Sample a target and return the draws as a Posterior.
 
@@ -231,14 +236,23 @@ def sample(
     mesh: devices for chains and data, made by `langevin.mesh`.
     tune: "auto" finds step size and metric from `start` before sampling (`langevin.tune.auto`); or a tuner
         (key, kernel, target, states) → (kernel, states). A run that resumes from a store is tuned again, alike.
+    progress: show a bar with the time left, in a terminal or a notebook.
     """
     began, given = time.perf_counter(), key
-    if tune is not None:
-        k_tune, key = jax.random.split(key)
-        kernel, start = _tuner(tune)(k_tune, kernel, target, start)
-    how: dict[str, Any] = dict(warmup=warmup, thin=thin, chunk=chunk, collect=collect, callbacks=callbacks)
     opened = Store(store) if isinstance(store, (str, Path)) else store
-    out = run(key, kernel, target, start, draws=draws, store=opened, mesh=mesh, **how)
+    stages = {"tune": 0.3} if tune is not None else {}
+    with contextlib.ExitStack() as shown:
+        if progress:
+            bar = shown.enter_context(Bar(stages | {"sample": 1.0}))
+            shown.enter_context(telling.listen(bar))
+            callbacks = (*callbacks, Figures())
+        if tune is not None:
+            k_tune, key = jax.random.split(key)
+            with telling.stage("tune"):
+                kernel, start = _tuner(tune)(k_tune, kernel, target, start)
+        how: dict[str, Any] = dict(warmup=warmup, thin=thin, chunk=chunk, collect=collect, callbacks=callbacks)
+        shown.enter_context(telling.stage("sample") if progress else contextlib.nullcontext())
+        out = run(key, kernel, target, start, draws=draws, store=opened, mesh=mesh, **how)
     seed = tuple(
         np.asarray(jax.random.key_data(given) if jnp.issubdtype(given.dtype, jax.dtypes.prng_key) else given).tolist()
     )

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from langevin.core import kernel as kernels
-from langevin.core import tree
+from langevin.core import progress, tree
 from langevin.core.record import is_record, values
 from langevin.core.serialize import Unstored
 from langevin.core.types import Law
@@ -22,6 +22,7 @@ from langevin.report.drivers import explain
 
 ROWS = 2000  # test rows a report uses, at most
 FOLLOWED = 3  # of them, followed through the chains
+PARTS = 5  # of gathering, as progress tells it: what drives predictions, predictions, baselines, the rest, saving
 WATCHED = 50  # of them, whose convergence is judged
 
 
@@ -47,9 +48,13 @@ def gather(
     X, y = _rows(X, index), np.asarray(y)[index]
     whole = train is not None and len(y) > 0 and not running
     drivers, curves = explain(estimator, X, y) if whole else ((), ())
+    progress.tell(1, PARTS)
     y = y.astype(float) if classes is None else np.searchsorted(classes, y)
     family = getattr(estimator, "likelihood", "gaussian")
     said = Predictions(family=family, **estimator.predictive(X))
+    progress.tell(2, PARTS)
+    baselines = fit_baselines(estimator, *train, X) if whole and train is not None else {}
+    progress.tell(3, PARTS)
     watched = _rows(X, np.linspace(0, len(y) - 1, min(WATCHED, len(y))).round().astype(int))
     followed = estimator.followed(watched)
     info = posterior.info
@@ -80,7 +85,7 @@ def gather(
         references=references,
         error=_error(estimator, watched, followed),
         draws_wanted=estimator.plan_.draws,
-        baselines=fit_baselines(estimator, *train, X) if whole and train is not None else {},
+        baselines=baselines,
         running=running,
         chain_of=estimator._pooled_places() // posterior.info.ok.shape[1],
         drivers=drivers,

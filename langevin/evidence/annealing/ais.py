@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from langevin.core import progress
 from langevin.core.advance import advance, chains_of
 from langevin.core.begin import begin_all
 from langevin.core.kernel import Wrapper, replace
@@ -197,4 +198,5 @@ def anneal(
         states = out.states
         log_w += np.asarray(out.info.log_weight, np.float64).sum(1)
         n_grad += count_grads(out.info)
+        progress.tell(min(done + length, K), K)
     return log_w, n_grad

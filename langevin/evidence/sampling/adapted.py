@@ -31,7 +31,7 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from langevin.core import tree
+from langevin.core import progress, tree
 from langevin.core.record import replace, static
 from langevin.core.types import Key
 from langevin.evidence.base import draw, draw_starts, log_ratios
@@ -104,6 +104,7 @@ def learn_proposal(key: Key, target: Any, base: Any, particles: int, share: floa
     laws, sizes, beta, late, known, n_eval = [base], [], 0.0, 0, False, 0
     best, points = Learned(base, 0.0, 0), None
     for t, k in enumerate(jax.random.split(key, ROUNDS)):
+        progress.tell(t, ROUNDS)
         sizes.append(particles * (LONGER if beta == 1.0 else 1))
         n_eval += sizes[-1]
         position = draw_starts(k, base, target, sizes[-1]) if t == 0 else draw(k, laws[-1], sizes[-1])
