@@ -26,7 +26,8 @@ $(PEER)/.ready: Makefile constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/langevin fit airfoil --report out/report.html --json out/fit.json
+	$(BIN)/langevin fit airfoil --hidden 32,32 --activation tanh --prior fan_in --chains 4 --draws 240 \
+	  --report out/report.html --json out/fit.json
 
 lint: setup
 	$(BIN)/ruff check .
