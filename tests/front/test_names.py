@@ -27,7 +27,7 @@ def test_the_top_level_is_small_and_sub_packages_are_there():
 def test_sample_shows_its_whole_signature():
     shown, loop = inspect.signature(lv.sample).parameters, inspect.signature(lv.run).parameters
     assert list(shown) == [*loop, "tune", "progress"]
-    assert [p.default for p in shown.values()] == [*(p.default for p in loop.values()), None]
+    assert [p.default for p in shown.values()] == [*(p.default for p in loop.values()), None, False]
     assert all(f"{name}: " in lv.sample.__doc__ for name in shown)
 
 
