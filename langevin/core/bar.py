@@ -123,6 +123,8 @@ class Bar:
             # the bar never goes back, though the time left may grow
             elapsed = self.clock.elapsed
             self.furthest = max(self.furthest, elapsed / (elapsed + left) if left else 1.0)
+        if step.share >= 1 and step.stage == list(self.clock.expected)[-1]:
+            self.furthest = 1.0  # also of work too short for its pace to be known
         self.display.draw(step.stage, self.furthest, self.text, left)
 
     def close(self) -> None:

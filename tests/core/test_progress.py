@@ -122,6 +122,12 @@ def test_a_notebook_shows_a_bar_in_place(monkeypatch):
     assert "R̂ &lt; 2" in shown[-1]
 
 
+def test_work_of_one_piece_ends_at_the_whole():
+    with Bar({"predict": 1.0}, quiet=True) as bar, listen(bar), stage("predict"):
+        tell(600, 600)
+    assert bar.furthest == 1.0
+
+
 def test_nothing_is_shown_off_a_terminal_or_when_quiet(capfd):
     for quiet in (True, False):
         with Bar({"train": 1.0}, quiet=quiet) as bar, listen(bar), stage("train"):
