@@ -25,6 +25,7 @@ import jax
 
 from langevin.core import document, progress, sharding
 from langevin.core.files import StoreError
+from langevin.core.interrupt import Patience
 from langevin.core.kernel import PerChain
 from langevin.core.restore import reseat
 from langevin.core.serialize import decode, encode
@@ -97,11 +98,15 @@ def repeat(one: Round, kernel: Any, states: State, target: Any, *, rounds: int) 
         if found is not None:
             first, (kernel, states) = last, found
             progress.tell(first, rounds)
-    for i in range(first, rounds):
-        kernel, states = one(i, kernel, states)
-        if progress.heard():
-            jax.block_until_ready(states)  # told when it is done, not when it was begun
-        progress.tell(i + 1, rounds)
-        if folder is not None and time.monotonic() - folder.written > SECONDS:
-            folder.save(f"round-{i + 1}", kernel, states)
+    with Patience() as patience:
+        for i in range(first, rounds):
+            kernel, states = one(i, kernel, states)
+            if progress.heard():
+                jax.block_until_ready(states)  # told when it is done, not when it was begun
+            progress.tell(i + 1, rounds)
+            late = time.monotonic() - (folder.written if folder is not None else 0.0) > SECONDS
+            if folder is not None and (late or patience.asked):
+                folder.save(f"round-{i + 1}", kernel, states)
+            if patience.asked:
+                raise KeyboardInterrupt("tuning was interrupted.")
     return kernel, states

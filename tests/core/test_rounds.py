@@ -1,5 +1,7 @@
 """Rounds of tuning and callbacks that decide when to stop: stored with a run, and gone on with."""
 
+import signal
+
 import numpy as np
 import pytest
 from stored_run import KERNEL, START, TARGET, go
@@ -42,6 +44,21 @@ def test_rounds_go_on_after_the_last_that_was_written(tmp_path, states, monkeypa
     np.testing.assert_array_equal(found.position, whole_states.position)
     with keep(tmp_path, "b"), pytest.raises(StoreError, match="holds another run"):
         repeat(halve([]), KERNEL, states, TARGET, rounds=6)
+
+
+def test_an_interrupt_in_a_round_keeps_the_round(tmp_path, states, interruptible):
+    done = []
+
+    def interrupted(i, kernel, states):
+        if i == 2:
+            signal.raise_signal(signal.SIGINT)
+        return halve(done)(i, kernel, states)
+
+    with keep(tmp_path, "a"), pytest.raises(KeyboardInterrupt):
+        repeat(interrupted, KERNEL, states, TARGET, rounds=6)
+    with keep(tmp_path, "a"):
+        repeat(halve(done), KERNEL, states, TARGET, rounds=6)
+    assert done == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_a_tuner_found_is_kept(tmp_path, states):

@@ -240,7 +240,8 @@ def check_stops(tmp_path, table, words, stops, seed=0):
             if not running:
                 break
             assert code in (-signal.SIGKILL, 143, 130, 0, -signal.SIGTERM, -signal.SIGINT), said
-            assert "Traceback" not in said, said
+            # an interrupt that falls into JAX's garbage collection is printed by Python and ignored
+            assert "Traceback" not in said or "Exception ignored" in said, said
             if is_finished(folder):  # the signal came after the model was saved
                 break
             hits += 1
