@@ -34,6 +34,8 @@ suppress_warnings = ["config.cache", "misc.highlighting_failure"]  # blocks of t
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "fieldlist"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
+if FAST:
+    suppress_warnings.append("myst-nb.lexer")  # known only once a page is executed
 nb_execution_mode = "off" if FAST else "cache"
 nb_execution_cache_path = str(HERE / "_build" / "notebooks")
 nb_execution_timeout = 240

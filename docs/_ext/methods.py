@@ -121,9 +121,14 @@ def law_words(cls: type) -> str:
 def required(cls: type) -> str:
     from langevin.core.target import HasDensity
 
-    needed = cls.requires if isinstance(cls.requires, type) else None  # a property where the inner kernel decides
-    if needed is None:
-        return "what the kernel inside it needs"
+    needed = cls.requires
+    if not isinstance(needed, type):  # a property: the settings or the inner kernel decide
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                needed = cls().requires
+        except TypeError:
+            return "what the kernel inside it needs"
     if needed is HasDensity:
         return "the exact density; a mini-batched target is refused"
     return "any target" if needed.__name__ == "Target" else f"a target with {needed.__name__}"

@@ -3,6 +3,8 @@
     {measured}`adaptive-bias tv_target_psgld .3f`                      a figure
     {measured}`gpu/smile-uci lppd data=yacht method=mile mean .3f`     a column of the rows that match, their mean
 
+A space in a value is written `_`; over several rows `mean`, `sum`, `most`, `least` or `count` says what is shown.
+
 A figure that does not exist fails the build, so no number in the book is copied by hand.
 """
 
@@ -81,6 +83,15 @@ def anchor(key: str) -> str:
     return "fig-" + re.sub(r"[^\w-]+", "-", key)
 
 
+OVER: dict[str, Any] = {
+    "mean": lambda v: float(np.mean(v)),
+    "sum": lambda v: int(np.sum(v)),
+    "most": max,
+    "least": min,
+    "count": len,
+}
+
+
 def lookup(words: str) -> tuple[str, str, str]:
     """What the role says: the text, the page and the anchor."""
     name, key, *rest = words.split()
@@ -95,15 +106,16 @@ def lookup(words: str) -> tuple[str, str, str]:
         return _format(body["figures"][key], spec), name, anchor(key)
     rows = [i for i, row in enumerate(body["table"]) if all(_same(row.get(k), v) for k, v in chosen.items())]
     rows = [i for i in rows if key in body["table"][i]]
-    if not rows or (len(rows) > 1 and "mean" not in rest):
+    over = next((f for w, f in OVER.items() if w in rest), None)
+    if not rows or (len(rows) > 1 and over is None):
         raise KeyError(f"{name}: {len(rows)} rows with {key!r} match {chosen}")
     values = [body["table"][i][key] for i in rows]
-    value = values[0] if len(values) == 1 else float(np.mean([v for v in values if v is not None]))
+    value = over(values) if over else values[0]
     return _format(value, spec), name, f"row-{rows[0]}"
 
 
 def _same(value: Any, text: str) -> bool:
-    return str(value) == text or (isinstance(value, float) and _number(text) == value)
+    return str(value).replace(" ", "_") == text or (isinstance(value, float) and _number(text) == value)
 
 
 def _number(text: str) -> float | None:
