@@ -36,8 +36,8 @@ ORDER = (
 )
 HEAD = """# API
 
-Every public name, with its signature, its documentation and an example. The examples are run when the book is built, and
-their output is compared with what is shown. In them `lv` is `langevin`; most pages start with a few lines that the
+Every public name, with its signature, its documentation and an example. The examples are run when the book is built,
+and their output is compared with what is shown. In them `lv` is `langevin`; most pages start with a few lines that the
 examples on that page share.
 
 | page | contents |
@@ -86,15 +86,12 @@ def _overview(own: list[Name]) -> str:
 
 def _elsewhere() -> str:
     """The top-level names that are documented with their sub-packages."""
-    rows = [
-        f"| {entry_link(n)} | {_summary(n.thing)} |" for n in names() if n.path.count(".") == 1 != n.page.count(".")
-    ]
-    rows = [r for n, r in zip(_top(), rows, strict=True) if n.page != "langevin"]
+    rows = [f"| {entry_link(n)} | {_summary(n.thing)} |" for n in _top()]
     return "\n".join(["Documented with their sub-packages:\n", "| name | what it is |", "|---|---|", *rows])
 
 
 def _top() -> list[Name]:
-    return [n for n in names() if n.path.count(".") == 1 != n.page.count(".")]
+    return [n for n in names() if n.path == f"langevin.{n.short}" and n.page != "langevin"]
 
 
 def _summary(thing: Any) -> str:
@@ -190,10 +187,8 @@ def fields_table(cls: type) -> str:
     if not fields or not any(f.words for f in fields):
         return ""
     missing = dataclasses.MISSING
-    rows = [
-        f"| `{f.name}` | {'required' if f.default is missing else '`' + _cell(_default(f.default)) + '`'} | {escape(f.words)} |"
-        for f in fields
-    ]
+    shown = lambda f: "required" if f.default is missing else f"`{_cell(_default(f.default))}`"
+    rows = [f"| `{f.name}` | {shown(f)} | {escape(f.words)} |" for f in fields]
     return "\n".join(["| field | default | meaning |", "|---|---|---|", *rows])
 
 

@@ -64,7 +64,7 @@ def mend_back_links(app: Sphinx, pagename: str, templatename: str, context: dict
 
     def mend(found: re.Match) -> str:
         page, parts = found[2], found[3].split(".")
-        for i, part in enumerate(parts):
+        for part in parts:
             if (page, part) in documented:
                 path = documented[page, part]
                 return f'{found[1]}{path}"'

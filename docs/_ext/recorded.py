@@ -68,9 +68,14 @@ def recorded() -> dict[str, Recorded]:
     return {name: Recorded(name, json.loads(file.read_text())) for name, file in named.items()}
 
 
-def bar_met(value: float, bar: str) -> bool | None:
-    """Whether a figure meets its bar, where the bar is one of the plain forms `≤ x`, `> x` and `x ± y`."""
-    number = r"(-?[\d.]+(?:e-?\d+)?)"
+def bar_met(value: float, bar: str, *, gpu: bool = False) -> bool | None:
+    """Whether a figure meets its bar, where the bar is one of the plain forms `≤ x`, `> x` and `x ± y`.
+
+    Of bars such as `≤ 1.35 (CPU), ≤ 1.05 (GPU)` it is that of the machine.
+    """
+    if "(CPU), " in bar:
+        bar = bar.split(", ")[int(gpu)]
+    number, bar = r"(-?[\d.]+(?:e-?\d+)?)", bar.replace("−", "-")
     if m := re.match(rf"^([≤≥<>]) {number}(?: [a-zA-Z(].*)?$", bar):
         limit = float(m[2])
         return {"≤": value <= limit, "≥": value >= limit, "<": value < limit, ">": value > limit}[m[1]]
@@ -151,8 +156,8 @@ INDEX = """# Results
 Every recorded result of the lab: the command that prints it, its figures beside their bars, the drawing, and where it
 came from. These pages are generated from the JSON files in `lab/results` when the book is built.
 
-A result is marked **+changes** where it was measured from a working tree with changes that no commit records; it holds for
-code close to, but not exactly, the commit named. A bar is the limit set before the measurement; "missed" counts the
+A result is marked **+changes** where it was measured from a working tree with changes that no commit records; it holds
+for code close to, but not exactly, the commit named. A bar is the limit set before the measurement; "missed" counts the
 figures that do not meet theirs.
 """
 
@@ -175,7 +180,7 @@ def _index() -> str:
 
 
 def _missed(r: Recorded) -> tuple[int, int]:
-    met = [bar_met(v, r.body["bars"][k]) for k, v in r.body["figures"].items() if k in r.body["bars"]]
+    met = [bar_met(v, r.body["bars"][k], gpu=r.gpu) for k, v in r.body["figures"].items() if k in r.body["bars"]]
     return sum(m is False for m in met), len(met)
 
 
@@ -212,7 +217,7 @@ def _page(r: Recorded) -> str:
     up = "../" * (r.name.count("/") + 2)
     if (RESULTS / f"{r.name}.png").exists():
         out += [f"![{r.title}]({up}lab/results/{r.name}.png)", ""]
-    out += ["## Figures", "", "```{raw} html", _figures(body), "```", ""]
+    out += ["## Figures", "", "```{raw} html", _figures(r), "```", ""]
     if body["table"]:
         out += ["## Table", "", "```{raw} html", _table(body["table"]), "```", ""]
     if refs:
@@ -222,11 +227,11 @@ def _page(r: Recorded) -> str:
     return "\n".join(out)
 
 
-def _figures(body: dict[str, Any]) -> str:
-    rows = []
+def _figures(r: Recorded) -> str:
+    body, rows = r.body, []
     for key, value in body["figures"].items():
         bar = body["bars"].get(key, "")
-        met = bar_met(value, bar) if bar else None
+        met = bar_met(value, bar, gpu=r.gpu) if bar else None
         said = "" if met is None else "met" if met else "<strong>missed</strong>"
         cells = f"<td><code>{escape(key)}</code></td><td>{show(value)}</td><td>{escape(bar)}</td><td>{said}</td>"
         rows.append(f'<tr id="{anchor(key)}">{cells}</tr>')
