@@ -55,11 +55,10 @@ def _audit() -> str:
 
 
 def _plans() -> str:
-    from langevin.core.display import show
     from langevin.tune.plan import PLANS
 
     rows = [
-        f"| `{name}` | `{show(plan.kernel)}` | {plan.ascent:,} | {plan.draws} × {plan.thin} |"
+        f"| `{name}` | `{type(plan.kernel).__name__}` | {plan.ascent:,} | {plan.draws} × {plan.thin} |"
         for name, plan in PLANS.items()
     ]
     return "\n".join(["| plan | kernel | training steps | draws × thin |", "|---|---|---|---|", *rows, ""])
