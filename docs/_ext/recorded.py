@@ -69,19 +69,26 @@ def recorded() -> dict[str, Recorded]:
 
 
 def bar_met(value: float, bar: str, *, gpu: bool = False) -> bool | None:
-    """Whether a figure meets its bar, where the bar is one of the plain forms `≤ x`, `> x` and `x ± y`.
+    """Whether a figure meets its bar, where that is one of the forms `≤ x`, `|z| ≤ x`, `below x`, `x ± y` and `x`.
 
-    Of bars such as `≤ 1.35 (CPU), ≤ 1.05 (GPU)` it is that of the machine.
+    Of bars such as `≤ 1.35 (CPU), ≤ 1.05 (GPU)` it is that of the machine. A plain number is a count to be met, or a
+    predicted value, which half a percent around it meets.
     """
     if "(CPU), " in bar:
         bar = bar.split(", ")[int(gpu)]
-    number, bar = r"(-?[\d.]+(?:e-?\d+)?)", bar.replace("−", "-")
+    if bar.startswith("|z| "):
+        value, bar = abs(value), bar[len("|z| ") :]
+    bar = bar.replace("−", "-").replace("<=", "≤").replace("below ", "< ")
+    number = r"(-?[\d.]+(?:e-?\d+)?)"
     if m := re.match(rf"^([≤≥<>]) {number}(?: [a-zA-Z(].*)?$", bar):
         limit = float(m[2])
         return {"≤": value <= limit, "≥": value >= limit, "<": value < limit, ">": value > limit}[m[1]]
     if m := re.match(rf"^{number} ± {number}", bar):
         return abs(value - float(m[1])) <= float(m[2]) * (1 + 1e-9)
-    return bool(value == float(bar)) if re.fullmatch(number, bar) else None
+    if re.fullmatch(number, bar):
+        near = 0.0 if isinstance(value, int) else max(0.005 * abs(float(bar)), 1e-5)
+        return bool(abs(value - float(bar)) <= near)
+    return None
 
 
 def anchor(key: str) -> str:

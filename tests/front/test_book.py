@@ -63,6 +63,10 @@ def test_every_quoted_figure_exists(book):
         (7, "8", False),
         (0.0057, "< grid_kl_torchebm", None),
         (3e-5, "≤ 1e-5", False),
+        (23610.0, "23606", True),
+        (-2.534, "|z| ≤ 4", True),
+        (19.7, "below 72", True),
+        (1.05, "about 1", None),
         (-0.2796, "≥ −0.05", False),
     ],
 )
