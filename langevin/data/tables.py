@@ -13,7 +13,7 @@ whole-number types are labels. `task` says otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,12 @@ class Frame:
     weights: np.ndarray | None = None
     identifiers: tuple[str, ...] = ()
     targets: tuple[str, ...] = field(default=())
+
+    def only(self, target: str) -> Frame:
+        """The table with one of its targets."""
+        if self.y.ndim == 1:
+            return self
+        return replace(self, y=self.y[:, self.targets.index(target)], target_name=target, targets=(target,))
 
 
 def read(

@@ -205,6 +205,35 @@ def test_several_targets_are_answered_in_their_units(several):
     np.testing.assert_allclose(model.log_score(X, Y), np.mean(logsumexp(each, axis=0) - np.log(len(each))))
 
 
+def test_one_of_several_targets_is_seen_alone(several):
+    model, Y = several
+    said, at = model.predictive(X), model.predict(X, quantiles=[0.1, 0.9])[1]
+    for i, name in enumerate("ab"):
+        one = model.only(name)
+        np.testing.assert_array_equal(one.predictive(X)["std"], said["std"][..., i])
+        np.testing.assert_array_equal(one.predict(X, quantiles=[0.1, 0.9])[1], at[:, i])
+        np.testing.assert_array_equal(one.followed(X), model.followed(X)[..., i])
+        each = mixture("gaussian", {k: v[:, :, i] for k, v in said.items()}).log_prob(Y[:, i])
+        np.testing.assert_allclose(one.log_likelihood(X, Y[:, i]), each)
+        assert np.isclose(one.threshold_, np.quantile(one.epistemic_, 0.95))
+        table = one.permutation_importance(X, Y[:, i])
+        assert table.index[0] == i  # a is made of the first column, b of the second
+    np.testing.assert_array_equal(model.predict(X).shape, (90, 2))
+    with pytest.raises(ValueError, match="no target 'c'; the fit has a, b"):
+        model.only("c")
+
+
+def test_the_disagreement_on_one_target_is_in_its_unit():
+    y = np.c_[TARGETS["lognormal"], 100 * TARGETS["lognormal"] ** 2]
+    model = Regressor(hidden=(), likelihood="lognormal", holdout=0.2).fit(X, y)
+    for i in range(2):
+        one = model.only(i)
+        apart = one.predictive(X)["log_mean"].std(axis=0)
+        np.testing.assert_allclose(one.disagreement(X), apart)
+        assert set(np.round(one.epistemic_, 9)) <= set(np.round(apart, 9))
+    assert np.isclose(np.quantile(np.sqrt(np.mean(model.epistemic_**2, axis=1)), 0.95), model.threshold_)
+
+
 def test_a_network_with_several_targets_is_sampled(tmp_path):
     y = np.c_[TARGETS["poisson"], TARGETS["negative_binomial"]]
     model = Regressor(hidden=(), likelihood="poisson").fit(X, y)
