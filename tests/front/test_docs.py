@@ -55,3 +55,30 @@ def test_commands_in_readme_exist():
 
     named = set(re.findall(r"langevin bench (\w+)", (ROOT / "README.md").read_text()))
     assert named <= set(BENCH.modules())
+
+
+def test_names_in_docstrings_exist():
+    """Modules and functions that docstrings point to: `tune.window`, `lv.sample`."""
+    folders = "|".join(p.name for p in (ROOT / "langevin").iterdir() if p.is_dir() and not p.name.startswith("_"))
+    name = re.compile(rf"`((?:lv|langevin|{folders})(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`")
+    lost = []
+    for file in sorted([*(ROOT / "langevin").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]):
+        lost += [f"{file.name}: {n}" for n in name.findall(file.read_text()) if not _is_found(n)]
+    assert not [n for n in lost if not n.endswith((".json", ".md"))]
+
+
+def _is_found(name):
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    parts = [part for part in name.split(".") if part not in ("lv", "langevin")]
+    found = langevin
+    for i, part in enumerate(parts):
+        place = ".".join(["langevin", *parts[: i + 1]])
+        if hasattr(found, part):
+            found = getattr(found, part)
+        elif getattr(found, "__path__", None) and find_spec(place):
+            found = import_module(place)
+        else:
+            return False
+    return True
