@@ -118,7 +118,7 @@ def read(
         what = f"{len(classes)} labels" if classes is not None else "numbers"
         named = f"column {targets[0]} holds" if len(targets) == 1 else f"columns {', '.join(targets)} hold"
         notes.insert(0, f"The {named} {what}: this is {kind}.")
-    if classes is not None and len(targets) > 1:
+    if len(targets) > 1 and (classes is not None or task == "classification"):
         raise DataError(f"{opened.where}: several targets must be numbers; predict the labels one by one.")
     return Frame(
         X=found.X,
