@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
 
-.PHONY: setup setup-bench demo test test-all lint bench results audit-table stubs features clean
+.PHONY: setup setup-bench setup-docs demo docs docs-fast test test-all lint bench results audit-table stubs features clean
 
 setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -18,6 +18,11 @@ $(VENV)/.ready-bench: $(VENV)/.ready
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
 	touch $@
 
+setup-docs: $(VENV)/.ready-docs
+$(VENV)/.ready-docs: $(VENV)/.ready
+	$(PIP) install -q -c constraints.txt -e '.[docs]'
+	touch $@
+
 # a peer of its own environment: it needs an old blackjax; the rest is what constraints.txt has
 $(PEER)/.ready: Makefile constraints.txt
 	$(PYTHON) -m venv $(PEER)
@@ -28,6 +33,18 @@ $(PEER)/.ready: Makefile constraints.txt
 demo: setup
 	$(BIN)/langevin fit airfoil --hidden 32,32 --activation tanh --prior fan_in --chains 4 --draws 240 \
 	  --report out/report.html --json out/fit.json
+
+# the book: examples and snippets are run, a warning is an error, every link and anchor of what was built is checked
+SPHINX = $(BIN)/python -m sphinx -q -b html -n -W --keep-going docs docs/_build/html
+docs: setup-docs
+	$(BIN)/python tools/snippets.py
+	$(SPHINX)
+	$(BIN)/python tools/site.py docs/_build/html
+
+# for writing: nothing is executed
+docs-fast: setup-docs
+	BOOK_FAST=1 $(SPHINX)
+	$(BIN)/python tools/site.py docs/_build/html
 
 lint: setup
 	$(BIN)/ruff check .
@@ -60,4 +77,5 @@ features: setup
 	$(BIN)/python -m langevin_lab.experiments._features
 
 clean:
+	rm -rf docs/_build docs/_generated docs/api docs/gallery docs/methods docs/results
 	rm -rf $(VENV) $(PEER) out .pytest_cache .mypy_cache .ruff_cache
