@@ -34,7 +34,8 @@ model = lv.bnn(build, (x, y), kind="categorical", prior=prior)
 # %%
 # Labels from the model
 # ---------------------
-# A network is drawn from the prior, and it draws labels for the same images. Six such data sets make the figure stable.
+# A network is drawn from the prior, and it draws labels for the same images. Four such data sets show how much chance is in the
+# figure.
 
 
 def simulate(key, x):
@@ -49,7 +50,7 @@ def simulate(key, x):
 
 
 everything = np.concatenate([x, x_new])
-labels = [simulate(k, everything) for k in jax.random.split(lv.key(0), 6)]
+labels = [simulate(k, everything) for k in jax.random.split(lv.key(0), 4)]
 
 # %%
 # The sweep
@@ -57,22 +58,52 @@ labels = [simulate(k, everything) for k in jax.random.split(lv.key(0), 6)]
 # The temperature is a field of the kernel, and the data are fields of the target: all runs share one compiled program.
 # HMC is exact at every temperature, so that no bias of a sampler is in the figure.
 
-temperatures = np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
+temperatures = np.array([0.1, 0.3, 1.0, 3.0, 10.0])
 
 
-def test_nll(y, y_new):
+def test_nll(model, y, y_new):
     """Mean test NLL at every temperature."""
     target = lv.replace(model.target, data=(x, jnp.asarray(y)))
     start, found = model.starts(lv.key(1), chains=4), []
     for T in temperatures:
-        kernel = lv.HMC(0.03 * np.sqrt(min(T, 1.0)) ** 0.5, n_leapfrog=15, temperature=T)
-        posterior = lv.sample(lv.key(2), kernel, target, start, draws=60, warmup=40, thin=5)
+        kernel = lv.HMC(0.035 * min(T, 1.0) ** 0.25, n_leapfrog=15, temperature=T)
+        posterior = lv.sample(lv.key(2), kernel, target, start, draws=40, warmup=40, thin=3)
         proba = posterior.predict(model.predict, x_new)["proba"].mean((0, 1))
         found.append(-np.mean(np.log(proba[np.arange(len(y_new)), y_new])))
-        print(T, posterior.info.acceptance.mean(), found[-1])
+    print(" ".join(f"{nll:.3f}" for nll in found))
     return np.array(found)
 
 
-simulated = np.array([test_nll(both[:200], both[200:]) for both in labels])
-real = test_nll(y, y_new)
-print(simulated.mean(0), real)
+simulated = np.array([test_nll(model, both[:200], both[200:]) for both in labels])
+real = test_nll(model, y, y_new)
+wide = test_nll(lv.bnn(build, (x, y), kind="categorical", prior=1.0), y, y_new)
+
+# %%
+# The picture
+# -----------
+
+figure, axes = plt.subplots(1, 2, figsize=(7.6, 3.3), layout="constrained")
+axes[0].plot(temperatures, simulated.T - simulated[:, 2], color="#0072B2", alpha=0.35, linewidth=1)
+axes[0].plot(temperatures, (simulated - simulated[:, 2:3]).mean(0), "o-", color="#0072B2", label="mean of 4 data sets")
+axes[0].set(title="labels drawn from the model", ylabel="test NLL minus that at T = 1 (nats)")
+axes[0].legend(fontsize="small", frameon=False)
+axes[1].plot(temperatures, real, "o-", color="#D55E00", label="prior deviation of weights 0.3")
+axes[1].plot(temperatures, wide, "s--", color="#009E73", label="prior deviation of weights 1")
+axes[1].set(title="real labels", ylabel="test NLL (nats)", ylim=(0, None))
+axes[1].legend(fontsize="small", frameon=False)
+for axis in axes:
+    axis.set(xscale="log", xlabel="temperature T")
+    axis.axvline(1.0, color="0.7", linewidth=1, zorder=0)
+plt.show()
+
+# %%
+# What holds
+# ----------
+# On simulated labels T = 1 has the smallest mean NLL, as it must. On the real digits the coldest posterior predicts best
+# under both priors, although the sampler is exact: the cause is the model. Its prior expects labels that are far less
+# certain than those of well-written digits. A wider prior helps more than a lower temperature does.
+
+assert temperatures[simulated.mean(0).argmin()] == 1.0
+assert np.all(simulated[:, [0, -1]] > simulated[:, 2:3])
+assert real.argmin() == wide.argmin() == 0
+assert wide[2] < real[0]
