@@ -3,8 +3,8 @@ Can I sample my NumPyro model here?
 ===================================
 
 A NumPyro model with positive and bounded parameters becomes a target by ``lv.from_numpyro``. Kernels move on its
-unconstrained space, and draws are mapped back to the constrained one. This example compares two kernels of this library
-with NumPyro's own NUTS on a hierarchical model of eight schools.
+unconstrained space, and draws are mapped back to the constrained one. This example compares the draws
+with those of NumPyro's own NUTS, on a hierarchical model of eight schools.
 """
 
 import jax
@@ -43,60 +43,52 @@ def schools(error, effect):
 # ``from_numpyro`` gives the target, a first position, and the map from positions to sites.
 
 target, position, constrain = lv.from_numpyro(lv.key(0), schools, error, effect)
-k_start, k_nuts, k_mclmc = jax.random.split(lv.key(1), 3)
+k_start, k_run = jax.random.split(lv.key(1))
 start = {name: jnp.broadcast_to(u, (4, *u.shape)) for name, u in position.items()}
 start["mu"] = start["mu"] + jax.random.normal(k_start, (4,))
-print({name: u.shape for name, u in position.items()})
-
-posteriors = {
-    "lv.NUTS": lv.sample(k_nuts, lv.NUTS(), target, start, draws=1000, tune="auto"),
-    "lv.MCLMC": lv.sample(k_mclmc, lv.MCLMC(), target, start, draws=1000, thin=20, tune="auto"),
-}
-sites = {name: posterior.map(constrain) for name, posterior in posteriors.items()}
+posterior = lv.sample(k_run, lv.NUTS(), target, start, draws=1000, tune="auto")
+ours = {name: np.asarray(u) for name, u in posterior.map(constrain).items()}
+print({name: u.shape for name, u in ours.items()})
 
 # %%
 # The same by NumPyro
 # -------------------
 
-mcmc = MCMC(NumpyroNUTS(schools), num_warmup=500, num_samples=1000, num_chains=4, chain_method="vectorized", progress_bar=False)
+how = dict(num_warmup=500, num_samples=1000, num_chains=4, chain_method="vectorized", progress_bar=False)
+mcmc = MCMC(NumpyroNUTS(schools), **how)
 mcmc.run(jax.random.key(0), error, effect)
-sites["NumPyro's NUTS"] = mcmc.get_samples(group_by_chain=True)
+theirs = {name: np.asarray(u) for name, u in mcmc.get_samples(group_by_chain=True).items()}
 
 # %%
 # Means, with their Monte Carlo errors
 # ------------------------------------
 
-worst = {}
-reference = {name: np.asarray(sites["NumPyro's NUTS"][name]) for name in ("mu", "tau", "rho", "z")}
-for name in posteriors:
-    z = []
-    for site, theirs in reference.items():
-        ours = np.asarray(sites[name][site])
-        stderr = np.hypot(lv.diagnostics.mcse(ours), lv.diagnostics.mcse(theirs))
-        z.append(np.max(np.abs(ours.mean((0, 1)) - theirs.mean((0, 1))) / stderr))
-    worst[name] = max(z)
-    tau = np.asarray(sites[name]["tau"])
-    print(f"{name:9s} mean of tau {tau.mean():.2f} (NumPyro {reference['tau'].mean():.2f}), largest |z| {worst[name]:.1f}")
+z_score = {}
+for site in ("mu", "tau", "rho", "z"):
+    stderr = np.hypot(lv.diagnostics.mcse(ours[site]), lv.diagnostics.mcse(theirs[site]))
+    z_score[site] = (ours[site].mean((0, 1)) - theirs[site].mean((0, 1))) / stderr
+    print(f"{site:4s} mean {ours[site].mean():6.3f}, NumPyro {theirs[site].mean():6.3f}", "z", np.round(z_score[site], 1))
 
 # %%
 # The picture
 # -----------
 
 figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.2), layout="constrained")
-styles = dict(zip(sites, (dict(color="#0072B2"), dict(color="#D55E00", ls="--"), dict(color="k", ls=":")), strict=True))
-for axis, site, edges in ((axes[0], "mu", np.linspace(-8, 16, 41)), (axes[1], "tau", np.linspace(0, 20, 41))):
-    for name, found in sites.items():
-        count, _ = np.histogram(np.asarray(found[site]), edges, density=True)
-        axis.stairs(count, edges, label=name, linewidth=1.4, **styles[name])
-    axis.set(xlabel={"mu": "mean effect μ", "tau": "deviation between schools τ"}[site], ylabel="density")
+labels = {"mu": "mean effect μ", "tau": "deviation between schools τ"}
+for axis, site, edges in ((axes[0], "mu", np.linspace(-8, 16, 33)), (axes[1], "tau", np.linspace(0, 20, 33))):
+    mine, other = (np.histogram(found[site], edges, density=True)[0] for found in (ours, theirs))
+    axis.stairs(mine, edges, fill=True, color="#0072B2", alpha=0.4, label="lv.NUTS")
+    axis.stairs(other, edges, color="#D55E00", linewidth=1.5, label="NumPyro's NUTS")
+    axis.set(xlabel=labels[site], ylabel="density")
 axes[1].legend(fontsize="small", frameon=False)
 plt.show()
 
 # %%
 # What holds
 # ----------
-# The means of all sites agree with NumPyro's within Monte Carlo error: twelve numbers, each within four standard errors.
-# τ is positive in every draw.
+# The means of all sites agree with NumPyro's within Monte Carlo error: eleven numbers, each within four standard errors.
+# τ is positive in every draw, and the chains have mixed.
 
-assert max(worst.values()) < 4
-assert all(np.all(np.asarray(found["tau"]) > 0) for found in sites.values())
+assert max(np.abs(z).max() for z in z_score.values()) < 4
+assert ours["tau"].min() > 0
+assert lv.diagnostics.rhat(ours["mu"]) < 1.02
