@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
 
-.PHONY: setup setup-bench setup-docs demo docs docs-fast test test-all lint bench results audit-table stubs features clean
+.PHONY: setup setup-bench setup-docs demo docs docs-fast test test-all examples references scoreboard lint bench results audit-table stubs features clean
 
 setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -58,6 +58,10 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2
+
+# every script of the gallery; each ends with assertions
+examples: setup
+	$(BIN)/python tools/examples.py
 
 bench: setup-bench
 	$(BIN)/langevin bench --all --out lab/results/bench
