@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
 
-.PHONY: setup setup-bench demo test test-all lint bench results references audit-table stubs features clean
+.PHONY: setup setup-bench demo test test-all lint bench results references scoreboard audit-table stubs features clean
 
 setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -47,6 +47,10 @@ bench: setup-bench
 
 results: setup
 	$(BIN)/langevin reproduce --all --out lab/results
+
+# comparisons with other libraries, as one page
+scoreboard: setup-bench
+	$(BIN)/python tools/scoreboard.py --run
 
 # ten small posteriors: 10,000 trusted draws each, kept as data
 references: setup

@@ -5,9 +5,9 @@ own jitter around the same guess), an acceptance of 0.8, a diagonal metric, and 
 draws of each chain are taken. NUTS here is BlackJAX's kernel, so that row shows what the loop and the tuner of this
 library cost or save. MAMS, which this library recommends in high dimension, has 4,000 steps.
 
-A row: bias and noise (`references.score`), the least ESS over values for 1,000 gradients of sampling and for a second of
-the whole call (warm-up and sampling, compiled), those seconds, and `compile`, by how much a first call took longer.
-`quality` is the seconds of a first call, from nothing to these draws. Calls run one after the other, in turns by model.
+A row: bias and noise (`references.score`), the least ESS over values for 1,000 gradients of sampling and for a second
+of the whole second call (warm-up and sampling), those seconds, and `compile`, by how much a first call took longer.
+`quality` is the seconds of a first call, from nothing to these draws. Calls run one after the other.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def _ours(model: Model, start, seed: int, length: int, kernel: Any, times: int =
     return call
 
 
-def _nuts(*given) -> Callable[[int], Drawn]:
-    return _ours(*given, NUTS(0.1))
+def _nuts(model: Model, start, seed: int, length: int) -> Callable[[int], Drawn]:
+    return _ours(model, start, seed, length, NUTS(0.1))
 
 
-def _mams(*given) -> Callable[[int], Drawn]:
-    return _ours(*given, MAMS(0.1), 4)
+def _mams(model: Model, start, seed: int, length: int) -> Callable[[int], Drawn]:
+    return _ours(model, start, seed, length, MAMS(0.1), 4)
 
 
 def _blackjax(model: Model, start, seed: int, length: int) -> Callable[[int], Drawn]:

@@ -75,6 +75,7 @@ def run(size: str, seed: int) -> Result:
     kernels = ["NUTS", "MCLMC", "SGLD"] if size == "quick" else [*TUNED, *BY_SGLD]
     for i, name in enumerate(names):
         table += rows(name, every[name], kernels, BUDGET[size], seed)
+        jax.clear_caches()  # programs of all models together exceed what a process may map
         progress.tell(i + 1, len(names))
     figures: dict[str, float] = {}
     for kernel in kernels:
