@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
+# without their dependencies, which the extra `bench` names but for torchvision: that is built for CUDA, and not imported
+LAPLACE := laplace-torch curvlinops-for-pytorch asdfghjkl backpack-for-pytorch einconv unfoldNd
 
 .PHONY: setup setup-bench demo test test-all lint bench results references scoreboard audit-table stubs features clean
 
@@ -16,6 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 setup-bench: $(VENV)/.ready-bench $(PEER)/.ready
 $(VENV)/.ready-bench: $(VENV)/.ready
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
+	$(PIP) install -q -c constraints.txt --no-deps $(LAPLACE)
 	touch $@
 
 # a peer of its own environment: it needs an old blackjax; the rest is what constraints.txt has
