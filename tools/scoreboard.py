@@ -26,6 +26,9 @@ PEERS = (
 )
 
 
+OURS = ("langevin", "ours")  # how methods of this library begin
+
+
 class Section(NamedTuple):
     """name: of the benchmark. file: of its JSON. title, about: in words. columns: key → heading.
 
@@ -125,7 +128,8 @@ SECTIONS = (
         "training steps. torchebm: its defaults (`cd`), "
         "with a buffer (`pcd`). Ours: Metropolis-adjusted steps begun at the data (`ours`) or persistent.",
         dict(method="method", run="run", grid_kl="KL(data ‖ model)", steps_per_s="chain steps / s"),
-        {},
+        dict(grid_kl=1, steps_per_s=-1),
+        ("run",),
         run=False,
     ),
     Section(
@@ -209,6 +213,9 @@ def versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "not installed"
+    apart = sorted((ROOT / ".venv-bde").glob("lib/*/site-packages/sklearn_contrib_bde-*.dist-info"))
+    if apart:  # in an environment of its own
+        found["sklearn-contrib-bde"] = apart[0].name.split("-")[1]
     return found
 
 
@@ -261,8 +268,8 @@ def losses(section: Section, body: dict[str, Any]) -> list[str]:
         groups.setdefault(tuple(row.get(k) for k in section.group), []).append(row)
     for group, members in groups.items():
         for key, sign in section.lost.items():
-            ours = [r[key] for r in members if r["method"].startswith("langevin") and key in r]
-            theirs = {r["method"]: r[key] for r in members if not r["method"].startswith("langevin") and key in r}
+            ours = [r[key] for r in members if r["method"].startswith(OURS) and key in r]
+            theirs = {r["method"]: r[key] for r in members if not r["method"].startswith(OURS) and key in r}
             best = min(theirs, key=lambda name: sign * theirs[name], default=None)
             if best is None or not ours or sign * theirs[best] >= min(sign * u for u in ours):
                 continue
@@ -271,7 +278,19 @@ def losses(section: Section, body: dict[str, Any]) -> list[str]:
             where = "".join(f" on {g}" for g in group[:1]) + "".join(f", {g}" for g in group[1:])
             numbers = f"{what} {cell(mine)} against {cell(theirs[best])}"
             lines.append(f"- langevin loses to {best}{where}: {numbers}.")
+    lines += [line for row in rows if (line := remark(section.name, row))]
     return [*lines, ""] if lines else []
+
+
+def remark(name: str, row: dict[str, Any]) -> str:
+    """What a single row says by itself; empty where nothing is to be said."""
+    if name == "known" and row.get("ratio", 1.0) < 1:
+        return f"- langevin loses to dynesty on {row['law']}: it needs {cell(1 / row['ratio'])} times its calls."
+    if name == "laws" and abs(row.get("variance", 1.0) - 1) > 0.2:
+        return f"- {row['method']} at T = {row['T']:g} has {cell(row['variance'])} times the variance it should have."
+    if name == "references" and row.get("lost"):
+        return f"- {row['kernel']} lost {row['lost']} of 8 chains on {row['model']}."
+    return ""
 
 
 def source(section: Section, body: dict[str, Any]) -> str:
