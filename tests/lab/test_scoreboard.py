@@ -1,19 +1,15 @@
 """The scoreboard: what it says where a peer is ahead or missing, and that the committed page is that of its JSON."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+from langevin_lab import scoreboard
 from langevin_lab.benchmarks import _peers, laws, steps, tables
 
 from langevin.cli.figures import BENCH
 
 ROOT = Path(__file__).parents[2]
-_spec = importlib.util.spec_from_file_location("scoreboard", ROOT / "tools" / "scoreboard.py")
-scoreboard = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(scoreboard)
-
 SECTION = scoreboard.SECTIONS[0]
 ROW = dict(model="m", bias=0.02, ess_per_s=100.0, quality=3.0)
 
@@ -29,8 +25,9 @@ def test_every_section_is_a_benchmark():
 
 def test_a_lost_comparison_is_told():
     rows = ROW | dict(method="langevin NUTS"), ROW | dict(method="fast", ess_per_s=200.0)
-    assert scoreboard.losses(SECTION, body(*rows)) == ["- langevin loses to fast on m: ESS / s 100 against 200.", ""]
-    assert scoreboard.losses(SECTION, body(rows[0], ROW | dict(method="slow", ess_per_s=50.0))) == []
+    assert scoreboard.behind(SECTION, rows[0], rows) == "ESS / s: fast has 200"
+    assert scoreboard.behind(SECTION, rows[0], (rows[0], ROW | dict(method="slow", ess_per_s=50.0))) == ""
+    assert scoreboard.behind(SECTION, rows[1], rows) == ""
 
 
 def test_a_missing_peer_is_a_row_and_a_busy_machine_is_told():
