@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
+# without their dependencies, which the extra `bench` names but for torchvision: that is built for CUDA, and not imported
+LAPLACE := laplace-torch curvlinops-for-pytorch asdfghjkl backpack-for-pytorch einconv unfoldNd
 
 .PHONY: setup setup-bench setup-docs demo docs docs-fast test test-all examples references scoreboard lint bench results audit-table stubs features clean
 
@@ -16,6 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 setup-bench: $(VENV)/.ready-bench $(PEER)/.ready
 $(VENV)/.ready-bench: $(VENV)/.ready
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
+	$(PIP) install -q -c constraints.txt --no-deps $(LAPLACE)
 	touch $@
 
 setup-docs: $(VENV)/.ready-docs
@@ -68,6 +71,14 @@ bench: setup-bench
 
 results: setup
 	$(BIN)/langevin reproduce --all --out lab/results
+
+# comparisons with other libraries, as one page
+scoreboard: setup-bench
+	$(BIN)/python tools/scoreboard.py --run
+
+# ten small posteriors: 10,000 trusted draws each, kept as data
+references: setup
+	$(BIN)/python -m langevin_lab.references.make
 
 audit-table: setup
 	$(BIN)/langevin audit --all --size quick --out docs
