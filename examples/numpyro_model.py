@@ -67,7 +67,9 @@ z_score = {}
 for site in ("mu", "tau", "rho", "z"):
     stderr = np.hypot(lv.diagnostics.mcse(ours[site]), lv.diagnostics.mcse(theirs[site]))
     z_score[site] = (ours[site].mean((0, 1)) - theirs[site].mean((0, 1))) / stderr
-    print(f"{site:4s} mean {ours[site].mean():6.3f}, NumPyro {theirs[site].mean():6.3f}", "z", np.round(z_score[site], 1))
+    print(
+        f"{site:4s} mean {ours[site].mean():6.3f}, NumPyro {theirs[site].mean():6.3f}", "z", np.round(z_score[site], 1)
+    )
 
 # %%
 # The picture

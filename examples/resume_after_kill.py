@@ -52,7 +52,9 @@ place = Path(tempfile.mkdtemp())
 def go(folder, kill_after=None):
     """The program in a process of its own, killed after so many chunks: (seconds, draws) as it went."""
     began, seen = time.perf_counter(), []
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, place / folder], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, place / folder], stdout=subprocess.PIPE, text=True
+    ) as process:
         for line in process.stdout:
             seen.append((time.perf_counter() - began, int(line)))
             if len(seen) == kill_after:

@@ -75,11 +75,15 @@ figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.4), layout="constrained", widt
 for name, h in entropy.items():
     false, true, _ = roc_curve(is_ood, h)
     axes[0].plot(false, true, color=colors[name], label=f"{name}: AUROC {auroc[name]:.3f}")
-axes[0].set(title="digits never seen", xlabel="share of known digits called unknown", ylabel="share of unknown ones found")
+axes[0].set(
+    title="digits never seen", xlabel="share of known digits called unknown", ylabel="share of unknown ones found"
+)
 axes[0].legend(loc="lower right", fontsize="small", frameon=False)
 bars = axes[1].barh(list(nll), list(nll.values()), color=list(colors.values()))
 axes[1].bar_label(bars, fmt="%.3f", padding=3)
-axes[1].set(title="known digits, held out", xlabel="test NLL (nats), less is better", xlim=(0, 1.25 * max(nll.values())))
+axes[1].set(
+    title="known digits, held out", xlabel="test NLL (nats), less is better", xlim=(0, 1.25 * max(nll.values()))
+)
 plt.show()
 
 # %%

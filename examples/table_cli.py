@@ -63,8 +63,10 @@ def langevin(*words):
 
 
 short = ["--kernel", "sgld", "--step-size", 1e-5, "--draws", 60, "--chains", 4, "--hidden", 16]
-langevin("fit", "houses.csv", "--target", "price", "--out", "model", "--report", "report.html", "--json", "fit.json", *short)
-langevin("predict", "model", "new.csv", "--quantiles", "0.05,0.5,0.95", "--out", "answers.csv")
+langevin(
+    "fit", "houses.csv", "--target", "price", "--out", "model", "--report", "report.html", "--json", "fit.json", *short
+)
+langevin("predict", "model", "new.csv", "--id", "house", "--quantiles", "0.05,0.5,0.95", "--out", "answers.csv")
 
 # %%
 # The answers have the identifiers of their rows, the quantiles, and the two parts of the uncertainty.
@@ -89,7 +91,9 @@ axes[0].set(xlabel="held-out NLL, less is better", xlim=(0, 7.5), title="report"
 for rows, color, label in ((~gaps, "#0072B2", "area known"), (gaps, "#D55E00", "area missing")):
     half = (answers["q0.95"] - answers["q0.05"])[rows] / 2
     middle = (answers["q0.95"] + answers["q0.05"])[rows] / 2
-    axes[1].errorbar(new["price"][rows], middle, yerr=half, fmt=".", markersize=3, linewidth=0.7, color=color, label=label)
+    axes[1].errorbar(
+        new["price"][rows], middle, yerr=half, fmt=".", markersize=3, linewidth=0.7, color=color, label=label
+    )
 axes[1].axline((250, 250), slope=1, color="0.5", linewidth=1)
 axes[1].set(xlabel="price", ylabel="90 % interval", title=f"new rows: coverage {inside.mean():.2f}")
 axes[1].legend(fontsize="small", frameon=False, loc="upper left")
