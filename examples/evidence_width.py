@@ -2,9 +2,9 @@
 How wide should the network be? Ask the evidence
 ================================================
 
-The evidence Z = p(data) is the probability that a model, averaged over its prior, gives the data. It falls where a network
-is too small to fit, and where it is so flexible that it spreads its probability over data that did not come. This example
-computes log Z of networks of several widths from thirty training examples alone: nothing is held out.
+The evidence Z = p(data) is the probability that a model, averaged over its prior, gives the data. It falls where a
+network is too small to fit, and where it is so flexible that it spreads its probability over data that did not come.
+This example computes log Z of networks of several widths from thirty training examples alone: nothing is held out.
 """
 
 from functools import partial

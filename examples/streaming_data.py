@@ -2,9 +2,9 @@
 Can the posterior follow data while they arrive?
 ================================================
 
-Measurements come in while the sampler runs. There is no need to start anew: a callback, called between chunks of draws, may
-give the run another target. This example adds rows to a regression four times during one run, streams the draws to disk,
-and compares every stage with the exact posterior of the rows that had arrived.
+Measurements come in while the sampler runs. There is no need to start anew: a callback, called between chunks of
+draws, may give the run another target. This example adds rows to a regression four times during one run, streams the
+draws to disk, and compares every stage with the exact posterior of the rows that had arrived.
 """
 
 import tempfile
@@ -18,8 +18,8 @@ import langevin as lv
 # %%
 # A target with room
 # ------------------
-# Arrays of a target are data of the compiled program: new values compile nothing, a new shape does. So there is room for
-# all 800 rows from the beginning, and the third array says which rows have arrived.
+# Arrays of a target are data of the compiled program: new values compile nothing, a new shape does. So there is room
+# for all 800 rows from the beginning, and the third array says which rows have arrived.
 
 rng = np.random.default_rng(0)
 x = np.column_stack([np.ones(800), rng.normal(size=(800, 2))]).astype("float32")
@@ -44,7 +44,8 @@ def with_rows(n):
 # One run
 # -------
 # A callback gets a ``Progress`` and gives it back, changed or not. This one asks how many rows there are when the next
-# chunk begins. The kernel has no Metropolis test, which would compare values of the old target with those of the new one.
+# chunk begins. The kernel has no Metropolis test, which would compare values of the old target with those of the new
+# one.
 
 STAGES, CHUNK = (0, 10, 50, 200, 800), 600
 
@@ -81,9 +82,10 @@ for stage, n in enumerate(STAGES):
 # %%
 # The picture
 # -----------
-# One weight of three chains during the run, and the exact mean ± 2 deviations of each stage.
+# Left: one weight of three chains during the run, and the exact mean ± 2 deviations of each stage. Right: its
+# deviation.
 
-figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
+figure, (axis, right) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained", width_ratios=(2, 1))
 trace = posterior.draws.load()[:, ::5, 1]
 place = 5 * np.arange(trace.shape[1])
 for chain, color in enumerate(("#0072B2", "#56B4E9", "#009E73")):
@@ -91,11 +93,17 @@ for chain, color in enumerate(("#0072B2", "#56B4E9", "#009E73")):
 for stage, n in enumerate(STAGES):
     low, high = (mean[stage][1] + sign * 2 * std[stage][1] for sign in (-1, 1))
     axis.hlines([low, high], CHUNK * stage, CHUNK * (stage + 1), color="#D55E00", linewidth=1.6, zorder=3)
-    axis.text(CHUNK * (stage + 0.5), 2.7, f"{n} rows", ha="center")
+    axis.text(CHUNK * (stage + 0.5), 2.7, f"{n}\nrows", ha="center", va="center", fontsize=9)
 axis.plot([], [], color="#D55E00", label="exact mean ± 2 deviations")
 axis.plot([], [], color="#0072B2", label="chains")
 axis.set(xlabel="draw", ylabel="w₁", ylim=(-3.3, 3.3))
-axis.legend(fontsize="small", frameon=False, loc="lower right", ncols=2)
+axis.legend(fontsize="small", frameon=False, loc="lower right")
+found = [draws[:, stage, :, 1].std() for stage in range(len(STAGES))]
+names = [str(n) for n in STAGES]
+right.plot(names, [s[1] for s in std], "_", color="#D55E00", markersize=18, markeredgewidth=2, label="exact")
+right.plot(names, found, "o", color="#0072B2", label="draws")
+right.set(yscale="log", xlabel="rows that have arrived", ylabel="deviation of w₁")
+right.legend(fontsize="small", frameon=False)
 plt.show()
 
 # %%
