@@ -58,12 +58,13 @@ for name, kernel in kernels.items():
 line = np.linspace(-3, 3, 121)
 points = np.stack(np.meshgrid(line, line, indexing="xy"), axis=-1).astype("float32")
 shown = {"data": rings.log_density} | {name: model.log_density for name, model in models.items()}
-figure, axes = plt.subplots(1, 3, figsize=(8, 3), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(7.6, 3.2), sharey=True, layout="constrained")
 for axis, (name, log_density) in zip(axes, shown.items(), strict=True):
     value = np.asarray(jax.jit(jax.vmap(jax.vmap(log_density)))(points), np.float64)
     density = np.exp(value - value.max())
     axis.imshow(density / density.sum(), extent=(-3, 3, -3, 3), origin="lower", cmap="cividis", vmin=0, vmax=5e-4)
-    axis.set(title=f"{name}\nKL {kl[name]:.3f}" if name in kl else name, xlabel="x₁")
+    axis.set_title(f"{name}\nKL {kl[name]:.3f}" if name in kl else name, fontsize=10)
+    axis.set_xlabel("x₁")
 axes[0].set_ylabel("x₂")
 plt.show()
 
