@@ -2,10 +2,10 @@
 Is the posterior cold?
 ======================
 
-Wenzel et al. (2020) found that image networks predict best at temperatures T well below 1, where the posterior p^(1/T) is
-sharper than Bayes' rule says. A sampler that is too hot can cause that, and so can a prior that is wrong. This example
-separates the two. On data simulated from the model itself Bayes' rule is the best prediction on average, so that the best
-temperature must be 1. On real data it need not be.
+Wenzel et al. (2020) found that image networks predict best at temperatures T well below 1, where the posterior p^(1/T)
+is sharper than Bayes' rule says. A sampler that is too hot can cause that, and so can a prior that is wrong. This
+example separates the two. On data simulated from the model itself Bayes' rule is the best prediction on average, so
+that the best temperature must be 1. On real data it need not be.
 """
 
 from functools import partial
@@ -34,8 +34,8 @@ model = lv.bnn(build, (x, y), kind="categorical", prior=prior)
 # %%
 # Labels from the model
 # ---------------------
-# A network is drawn from the prior, and it draws labels for the same images. Four such data sets show how much chance is in the
-# figure.
+# A network is drawn from the prior, and it draws labels for the same images. Four such data sets show how much chance
+# is in the figure.
 
 
 def simulate(key, x):
@@ -99,9 +99,9 @@ plt.show()
 # %%
 # What holds
 # ----------
-# On simulated labels T = 1 has the smallest mean NLL, as it must. On the real digits the coldest posterior predicts best
-# under both priors, although the sampler is exact: the cause is the model. Its prior expects labels that are far less
-# certain than those of well-written digits. A wider prior helps more than a lower temperature does.
+# On simulated labels T = 1 has the smallest mean NLL, as it must. On the real digits the coldest posterior predicts
+# best under both priors, although the sampler is exact: the cause is the model. Its prior expects labels that are far
+# less certain than those of well-written digits. A wider prior helps more than a lower temperature does.
 
 assert temperatures[simulated.mean(0).argmin()] == 1.0
 assert np.all(simulated[:, [0, -1]] > simulated[:, 2:3])

@@ -2,10 +2,10 @@
 Does a Metropolis corrector help a diffusion model with few steps?
 ==================================================================
 
-A diffusion model draws by steps from noise to data, and with few steps the draws are off. A corrector moves each draw by a
-few steps of MCMC at every noise level. Where the score is the gradient of an energy, the corrector can have a Metropolis
-test, and then it leaves the distribution of that level exactly invariant. This example compares correctors by the KL
-divergence of the draws from the data.
+A diffusion model draws by steps from noise to data, and with few steps the draws are off. A corrector moves each draw
+by a few steps of MCMC at every noise level. Where the score is the gradient of an energy, the corrector can have a
+Metropolis test, and then it leaves the distribution of that level exactly invariant. This example compares correctors
+by the KL divergence of the draws from the data.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ from langevin.diffusion.exact import ring
 # %%
 # A score without error
 # ---------------------
-# The data are eight Gaussians on a circle. Their score at every noise level has a closed form, so that what is seen is the
-# error of the sampler alone and not that of a network. A trained energy is used in the same way:
+# The data are eight Gaussians on a circle. Their score at every noise level has a closed form, so that what is seen is
+# the error of the sampler alone and not that of a network. A trained energy is used in the same way:
 # ``lv.diffusion.DSM(process, net, parameterisation="energy").denoiser(weights)``.
 
 process = lv.diffusion.VP()
@@ -33,9 +33,9 @@ def data(x):
 # %%
 # Samplers
 # --------
-# Ten predictor steps, alone and with four corrector steps at each level. The corrector's step size, 0.6 in units of the
-# noise, is large: unadjusted Langevin dynamics with it is too wide. For a fair price there is the predictor alone with
-# fifty steps, which evaluates the score as often as the corrected samplers do.
+# Ten predictor steps, alone and with four corrector steps at each level. The corrector's step size, 0.6 in units of
+# the noise, is large: unadjusted Langevin dynamics with it is too wide. For a fair price there is the predictor alone
+# with fifty steps, which evaluates the score as often as the corrected samplers do.
 
 samplers = {
     "predictor, 10 steps": lv.diffusion.EulerMaruyama(10, "quadratic"),

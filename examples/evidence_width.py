@@ -2,9 +2,9 @@
 How wide should the network be? Ask the evidence
 ================================================
 
-The evidence Z = p(data) is the probability that a model, averaged over its prior, gives the data. It falls where a network
-is too small to fit, and where it is so flexible that it spreads its probability over data that did not come. This example
-computes log Z of networks of several widths from thirty training examples alone: nothing is held out.
+The evidence Z = p(data) is the probability that a model, averaged over its prior, gives the data. It falls where a
+network is too small to fit, and where it is so flexible that it spreads its probability over data that did not come.
+This example computes log Z of networks of several widths from thirty training examples alone: nothing is held out.
 """
 
 from functools import partial
@@ -70,7 +70,9 @@ axes[0].legend(fontsize="small", frameon=False)
 widths = [width for width in evidence if width]
 log_z, stderr = ([float(getattr(evidence[w], name)) for w in widths] for name in ("log_z", "stderr"))
 axes[1].errorbar(widths, log_z, yerr=2 * np.array(stderr), fmt="o-", color="#0072B2", capsize=4)
-axes[1].set(xscale="log", xticks=widths, xticklabels=widths, xlabel="hidden units", ylabel="log Z (± 2 standard errors)")
+axes[1].set(
+    xscale="log", xticks=widths, xticklabels=widths, xlabel="hidden units", ylabel="log Z (± 2 standard errors)"
+)
 axes[1].minorticks_off()
 axes[1].set_title(f"linear model: {float(evidence[0].log_z):.1f} (exact {exact:.1f})", fontsize=10)
 plt.show()

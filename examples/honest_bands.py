@@ -3,8 +3,8 @@ Are the bands honest where there are no data?
 =============================================
 
 A network trained once gives one curve. It says nothing about the places where it has seen no data. This example fits a
-function of one variable whose data have a gap, and asks how often fresh targets fall into the 90 % intervals: of a single
-trained network, of an ensemble of trained networks, and of the posterior.
+function of one variable whose data have a gap, and asks how often fresh targets fall into the 90 % intervals: of a
+single trained network, of an ensemble of trained networks, and of the posterior.
 """
 
 from functools import partial
@@ -33,15 +33,16 @@ in_gap = np.abs(x_new[:, 0]) < 0.5
 # %%
 # The model
 # ---------
-# ``lv.bnn`` makes a target of a network, a prior and a Gaussian likelihood. ``prior`` gives the standard deviation of the
-# weights by the path of the parameter. The first layer gets the widest prior, which decides how fast functions vary.
+# ``lv.bnn`` makes a target of a network, a prior and a Gaussian likelihood. ``prior`` gives the standard deviation of
+# the weights by the path of the parameter. The first layer gets the widest prior, which decides how fast functions
+# vary.
 
 build = partial(lv.MLP, (1, 16, 16, 1), activation=jnp.tanh)
 model = lv.bnn(build, (x, y), noise=0.1, prior={"layers.0.*": 2.0, "*weight": 0.5, "*": 1.0})
 
 # %%
-# ``lv.warm_start`` trains eight networks from initializations of their own. They are a deep ensemble, and the starts of
-# the chains. ``tune="auto"`` finds the step size, the metric and the length of MCLMC.
+# ``lv.warm_start`` trains eight networks from initializations of their own. They are a deep ensemble, and the starts
+# of the chains. ``tune="auto"`` finds the step size, the metric and the length of MCLMC.
 
 k_start, k_train, k_run = jax.random.split(lv.key(0), 3)
 trained = lv.warm_start(k_train, model.target, model.starts(k_start, chains=8), steps=1500)
@@ -91,8 +92,8 @@ plt.show()
 # What holds
 # ----------
 # The single network does not cover the gap. The ensemble and the posterior do. Among the data the posterior has the
-# coverage it promises. Beyond ±1.5, where no new target was drawn, all three extrapolate with too little doubt: how fast
-# bands widen outside the data is decided by prior and activation.
+# coverage it promises. Beyond ±1.5, where no new target was drawn, all three extrapolate with too little doubt: how
+# fast bands widen outside the data is decided by prior and activation.
 
 assert 0.86 <= among["posterior"] <= 0.94
 assert between["posterior"] >= 0.9

@@ -2,9 +2,9 @@
 Do the chains find all modes, and with the right mass?
 ======================================================
 
-Four well-separated modes hold 40, 30, 20 and 10 % of a distribution. All chains start in the smallest mode. This example
-compares MALA, cyclical step sizes, and replica exchange: which modes they visit, and what mass they
-give to each.
+Four well-separated modes hold 40, 30, 20 and 10 % of a distribution. All chains start in the smallest mode. This
+example compares MALA, cyclical step sizes, and replica exchange: which modes they visit, and what mass they give to
+each.
 """
 
 import jax.numpy as jnp
@@ -33,10 +33,10 @@ def quadrant(x):
 # %%
 # Four ways to move
 # -----------------
-# ``Cyclical`` lets the step size fall from its peak to zero in cycles of 500 steps: at the peak a step can reach another
-# mode, at the end small steps sample it. ``exploration`` is the share of a cycle without noise and without draws.
-# ``ReplicaExchange`` runs copies of the kernel at rising temperatures that swap positions; only the coldest is collected,
-# the draws of the others have weight 0.
+# ``Cyclical`` lets the step size fall from its peak to zero in cycles of 500 steps: at the peak a step can reach
+# another mode, at the end small steps sample it. ``exploration`` is the share of a cycle without noise and without
+# draws. ``ReplicaExchange`` runs copies of the kernel at rising temperatures that swap positions; only the coldest is
+# collected, the draws of the others have weight 0.
 
 kernels = {
     "MALA": lv.MALA(0.01),
@@ -72,8 +72,8 @@ plt.show()
 # What holds
 # ----------
 # MALA never leaves the mode where it began. Cyclical SGLD visits the others, but its mass of a mode depends on how the
-# steps shrink, and is wrong. Each step of MALA leaves the target invariant whatever its size, so that cyclical MALA has
-# the right mass here, where a large step can reach another mode; in many dimensions it would be rejected. Replica
+# steps shrink, and is wrong. Each step of MALA leaves the target invariant whatever its size, so that cyclical MALA
+# has the right mass here, where a large step can reach another mode; in many dimensions it would be rejected. Replica
 # exchange has the right mass and needs no such step.
 
 error = {name: np.abs(found - shares).max() for name, found in mass.items()}

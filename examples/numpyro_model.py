@@ -3,8 +3,8 @@ Can I sample my NumPyro model here?
 ===================================
 
 A NumPyro model with positive and bounded parameters becomes a target by ``lv.from_numpyro``. Kernels move on its
-unconstrained space, and draws are mapped back to the constrained one. This example compares the draws
-with those of NumPyro's own NUTS, on a hierarchical model of eight schools.
+unconstrained space, and draws are mapped back to the constrained one. This example compares the draws with those of
+NumPyro's own NUTS, on a hierarchical model of eight schools.
 """
 
 import jax
@@ -67,7 +67,9 @@ z_score = {}
 for site in ("mu", "tau", "rho", "z"):
     stderr = np.hypot(lv.diagnostics.mcse(ours[site]), lv.diagnostics.mcse(theirs[site]))
     z_score[site] = (ours[site].mean((0, 1)) - theirs[site].mean((0, 1))) / stderr
-    print(f"{site:4s} mean {ours[site].mean():6.3f}, NumPyro {theirs[site].mean():6.3f}", "z", np.round(z_score[site], 1))
+    print(
+        f"{site:4s} mean {ours[site].mean():6.3f}, NumPyro {theirs[site].mean():6.3f}", "z", np.round(z_score[site], 1)
+    )
 
 # %%
 # The picture
@@ -86,8 +88,8 @@ plt.show()
 # %%
 # What holds
 # ----------
-# The means of all sites agree with NumPyro's within Monte Carlo error: eleven numbers, each within four standard errors.
-# τ is positive in every draw, and the chains have mixed.
+# The means of all sites agree with NumPyro's within Monte Carlo error: eleven numbers, each within four standard
+# errors. τ is positive in every draw, and the chains have mixed.
 
 assert max(np.abs(z).max() for z in z_score.values()) < 4
 assert ours["tau"].min() > 0

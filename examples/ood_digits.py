@@ -2,9 +2,9 @@
 Does a classifier notice digits it has never seen?
 ==================================================
 
-A network learns to tell the digits 0 to 7 apart and is then shown images of 8 and 9. It must answer with one of its eight
-classes. A good predictive distribution is more uncertain there. The measure is the area under the ROC curve (AUROC) of the
-predictive entropy: the probability that an unknown digit has a larger entropy than a known one.
+A network learns to tell the digits 0 to 7 apart and is then shown images of 8 and 9. It must answer with one of its
+eight classes. A good predictive distribution is more uncertain there. The measure is the area under the ROC curve
+(AUROC) of the predictive entropy: the probability that an unknown digit has a larger entropy than a known one.
 """
 
 from functools import partial
@@ -81,7 +81,8 @@ plt.show()
 # What holds
 # ----------
 # On these images the posterior detects the unknown digits a little better than the ensemble it started from, at an
-# accuracy and a test NLL that are no worse. A single network is not bad either: an AUROC alone says little of a sampler.
+# accuracy and a test NLL that are no worse. A single network is not bad either: an AUROC alone says little of a
+# sampler.
 
 assert auroc["posterior"] > 0.97
 assert auroc["posterior"] > auroc["ensemble of 8"] + 0.005

@@ -3,8 +3,8 @@ How do I make only the last layer of my Flax network Bayesian?
 ==============================================================
 
 You have a network and its trained weights, and training again is out of the question. This example samples the last
-layer of a Flax network and leaves the other layers as they are, then samples all layers for comparison. The data have a
-gap, where only the second kind of posterior is in doubt.
+layer of a Flax network and leaves the other layers as they are, then samples all layers for comparison. The data have
+a gap, where only the second kind of posterior is in doubt.
 """
 
 import jax
@@ -52,8 +52,9 @@ keys = jax.random.split(jax.random.key(1), 1500)
 # %%
 # Two posteriors
 # --------------
-# ``lv.from_flax`` puts the network into its inference mode: dropout is off. The names of parameters stay those of Flax,
-# and ``part`` chooses by name what is sampled. Without ``variables`` every chain has an initialization of its own.
+# ``lv.from_flax`` puts the network into its inference mode: dropout is off. The names of parameters stay those of
+# Flax, and ``part`` chooses by name what is sampled. Without ``variables`` every chain has an initialization of its
+# own.
 
 last = lv.bnn(lv.from_flax(net, variables), (x, y), noise=0.1, part=("Dense_2.*",))
 whole = lv.bnn(lv.from_flax(net), (x, y), noise=0.1, prior={"Dense_0.*": 2.0, "*kernel": 0.5, "*": 1.0})
@@ -116,8 +117,8 @@ plt.show()
 # %%
 # What holds
 # ----------
-# The draws of the last layer agree with the closed form. In the gap they are hardly in doubt: the features were learned
-# without data there. With all layers sampled the deviation in the gap is several times as large.
+# The draws of the last layer agree with the closed form. In the gap they are hardly in doubt: the features were
+# learned without data there. With all layers sampled the deviation in the gap is several times as large.
 
 gap, off = np.abs(line[:, 0]) < 0.3, means["last layer"]
 spread = {name: draws.std(0)[gap].mean() for name, draws in means.items()}

@@ -3,8 +3,8 @@ What does PSGLD converge to, with and without Γ?
 ================================================
 
 PSGLD divides its step by the size of the gradient. As published it drops the term Γ, the divergence of the metric, and
-then its stationary distribution is not the target p but p/D, with D the preconditioner. In this library the default has Γ.
-This example draws histograms of both and compares each with p and with p/D.
+then its stationary distribution is not the target p but p/D, with D the preconditioner. In this library the default
+has Γ. This example draws histograms of both and compares each with p and with p/D.
 """
 
 import warnings
@@ -33,7 +33,8 @@ print("default:  ", corrected.law().words)
 # %%
 # Histograms
 # ----------
-# 2000 chains start at draws of p. With ``thin=50`` and a step size of 0.01 a chain forgets where it was within a few draws.
+# 2000 chains start at draws of p. With ``thin=50`` and a step size of 0.01 a chain forgets where it was within a few
+# draws.
 
 start = jax.random.normal(lv.key(0), (2000, 1))
 edges = np.linspace(-4, 4, 81)
@@ -88,8 +89,8 @@ plt.show()
 # What holds
 # ----------
 # Without Γ the draws follow p/D and not p. With Γ they follow p up to the bias of the step size. The recorded run with
-# 10⁷ steps and h = 1e-4 has distances of 0.004 to p/D without Γ and 0.003 to p with it for λ = 0.1
-# (``langevin reproduce adaptive-bias``).
+# 10⁷ steps and h = 1e-4 has distances of 0.004 to p/D without Γ and 0.003 to p with it for λ = 0.1 (``langevin
+# reproduce adaptive-bias``).
 
 assert distance["published", "p/D"] < 0.03
 assert distance["published", "p"] > 0.1

@@ -2,9 +2,9 @@
 What is lost when a run is killed?
 ==================================
 
-Long runs end early: a queue's time limit, a full disk, a reboot. With ``store=`` the draws and the state of a run go to
-disk after every chunk. This example kills a run with SIGKILL, which no program can catch, starts the same command again,
-and compares the draws with those of a run that was never stopped.
+Long runs end early: a queue's time limit, a full disk, a reboot. With ``store=`` the draws and the state of a run go
+to disk after every chunk. This example kills a run with SIGKILL, which no program can catch, starts the same command
+again, and compares the draws with those of a run that was never stopped.
 """
 
 import subprocess
@@ -52,7 +52,9 @@ place = Path(tempfile.mkdtemp())
 def go(folder, kill_after=None):
     """The program in a process of its own, killed after so many chunks: (seconds, draws) as it went."""
     began, seen = time.perf_counter(), []
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, place / folder], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, place / folder], stdout=subprocess.PIPE, text=True
+    ) as process:
         for line in process.stdout:
             seen.append((time.perf_counter() - began, int(line)))
             if len(seen) == kill_after:
@@ -76,15 +78,15 @@ print("draws", resumed.shape, "identical to the last bit:", resumed.tobytes() ==
 # %%
 # The picture
 # -----------
-# Above, how many draws each process had; below, one weight of one chain in the run that was resumed and in the run that
-# was never stopped.
+# Above, how many draws each process had; below, one weight of one chain in the run that was resumed and in the run
+# that was never stopped.
 
 figure, axes = plt.subplots(2, 1, figsize=(7, 4.6), layout="constrained")
 gap = first[-1, 0]
 axes[0].step(first[:, 0], first[:, 1], where="post", color="#0072B2", label="first process")
 axes[0].plot(*first[-1], "x", color="#D55E00", markersize=9, markeredgewidth=2, label="SIGKILL")
 axes[0].step(gap + second[:, 0], second[:, 1], where="post", color="#009E73", label="second process")
-axes[0].set(xlabel="seconds", ylabel="draws of each chain", ylim=(0, 420))
+axes[0].set(xlabel="seconds", ylabel="draws of each chain", xlim=(0, None), ylim=(0, 420))
 axes[0].legend(fontsize="small", frameon=False, loc="upper left")
 axes[1].plot(uninterrupted[0, :, 0], color="0.6", linewidth=3, label="never stopped")
 axes[1].plot(resumed[0, :, 0], color="#0072B2", linewidth=1, label="killed and resumed")
@@ -96,8 +98,8 @@ plt.show()
 # %%
 # What holds
 # ----------
-# The killed process ended by signal 9 in the middle. The second did not begin anew, lost at most the chunk that was being
-# written, and the draws are those of the uninterrupted run to the last bit.
+# The killed process ended by signal 9 in the middle. The second did not begin anew, lost at most the chunk that was
+# being written, and the draws are those of the uninterrupted run to the last bit.
 
 assert killed == -9
 assert finished == 0

@@ -2,9 +2,9 @@
 How do I search settings of a posterior with scikit-learn?
 ==========================================================
 
-``lv.BayesianRegressor`` is a scikit-learn estimator: it goes into a pipeline, and a grid search chooses its settings by
-cross-validation. This example searches the prior of the weights and the step size of the kernel. It scores by the log
-density of held-out targets, which judges the whole predictive distribution and not the mean alone.
+``lv.BayesianRegressor`` is a scikit-learn estimator: it goes into a pipeline, and a grid search chooses its settings
+by cross-validation. This example searches the prior of the weights and the step size of the kernel. It scores by the
+log density of held-out targets, which judges the whole predictive distribution and not the mean alone.
 """
 
 import matplotlib.pyplot as plt
@@ -36,8 +36,8 @@ pipeline = Pipeline(
 # %%
 # The search
 # ----------
-# ``net__kernel__step_size`` reaches through the pipeline and the estimator into the kernel. Numbers such as a step size or
-# the deviation of a prior are data of the compiled program, so that other values compile nothing.
+# ``net__kernel__step_size`` reaches through the pipeline and the estimator into the kernel. Numbers such as a step
+# size or the deviation of a prior are data of the compiled program, so that other values compile nothing.
 
 
 def log_score(pipeline, X, y):
@@ -75,14 +75,16 @@ rank = np.argsort(bounds.mean(1))
 axes[1].vlines(np.arange(len(rank)), *bounds[rank].T, color="#0072B2", alpha=0.4, label="90 % interval")
 axes[1].plot(y_new.to_numpy()[rank], ".", color="#D55E00", markersize=4, label="target")
 axes[1].set(title=f"best setting: coverage {covered:.2f}", xlabel="held-out rows, by interval", ylabel="target")
-axes[1].legend(fontsize="small", frameon=False, loc="upper left")
+axes[1].set_ylim(-320, 560)
+axes[1].legend(fontsize="small", frameon=False, loc="upper left", ncols=2)
 plt.show()
 
 # %%
 # What holds
 # ----------
-# The search leaves out the priors that are far too narrow or too wide. On new rows the chosen setting is better than the
-# answer that ignores the columns, and its intervals cover what they promise within three standard deviations of 111 rows.
+# The search leaves out the priors that are far too narrow or too wide. On new rows the chosen setting is better than
+# the answer that ignores the columns, and its intervals cover what they promise within three standard deviations of
+# 111 rows.
 
 assert search.best_params_["net__prior"] == 0.3
 assert found > trivial + 0.05

@@ -3,8 +3,8 @@ Is SMILE better than the ensemble it starts from, on a ResNet?
 ==============================================================
 
 A deep ensemble is hard to beat. SMILE samples on mini-batches from the members of an ensemble, at the cost of further
-training. This example does it for a small residual network on images of digits, and compares accuracy, test NLL, and the
-detection of digits it has never seen with those of the ensemble.
+training. This example does it for a small residual network on images of digits, and compares accuracy, test NLL, and
+the detection of digits it has never seen with those of the ensemble.
 """
 
 from functools import partial
@@ -75,20 +75,24 @@ figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.4), layout="constrained", widt
 for name, h in entropy.items():
     false, true, _ = roc_curve(is_ood, h)
     axes[0].plot(false, true, color=colors[name], label=f"{name}: AUROC {auroc[name]:.3f}")
-axes[0].set(title="digits never seen", xlabel="share of known digits called unknown", ylabel="share of unknown ones found")
+axes[0].set(
+    title="digits never seen", xlabel="share of known digits called unknown", ylabel="share of unknown ones found"
+)
 axes[0].legend(loc="lower right", fontsize="small", frameon=False)
 bars = axes[1].barh(list(nll), list(nll.values()), color=list(colors.values()))
 axes[1].bar_label(bars, fmt="%.3f", padding=3)
-axes[1].set(title="known digits, held out", xlabel="test NLL (nats), less is better", xlim=(0, 1.25 * max(nll.values())))
+axes[1].set(
+    title="known digits, held out", xlabel="test NLL (nats), less is better", xlim=(0, 1.25 * max(nll.values()))
+)
 plt.show()
 
 # %%
 # What holds
 # ----------
-# SMILE detects the unknown digits better than the ensemble it starts from, at an accuracy that is no worse, but its test
-# NLL is larger: its probabilities are less sure than these digits deserve. The recorded run of a ResNet on 10,000 images
-# of CIFAR-10 shows the same: AUROC 0.890 against 0.883, NLL 1.238 against 1.166 of the ensemble
-# (``langevin reproduce smile-images --data cifar10 --size gpu``).
+# SMILE detects the unknown digits better than the ensemble it starts from, at an accuracy that is no worse, but its
+# test NLL is larger: its probabilities are less sure than these digits deserve. The recorded run of a ResNet on 10,000
+# images of CIFAR-10 shows the same: AUROC 0.890 against 0.883, NLL 1.238 against 1.166 of the ensemble (``langevin
+# reproduce smile-images --data cifar10 --size gpu``).
 
 assert auroc["SMILE"] > auroc["ensemble of 4"] + 0.005
 assert accuracy["SMILE"] > accuracy["ensemble of 4"] - 0.01

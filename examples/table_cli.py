@@ -2,9 +2,9 @@
 What does the command line make of a table with dates, text and gaps?
 =====================================================================
 
-Tables of practice have dates, words, empty cells and columns that say nothing. This example writes such a table, fits it
-with ``langevin fit``, predicts new rows with ``langevin predict``, and looks at what the report says. No code touches a
-network.
+Tables of practice have dates, words, empty cells and columns that say nothing. This example writes such a table, fits
+it with ``langevin fit``, predicts new rows with ``langevin predict``, and looks at what the report says. No code
+touches a network.
 """
 
 import json
@@ -20,8 +20,8 @@ import pandas as pd
 # %%
 # The table
 # ---------
-# The price of a house depends on its area, its district (a word) and the month of the sale (a date). A tenth of the areas
-# is missing, one column is an identifier and one is constant.
+# The price of a house depends on its area, its district (a word) and the month of the sale (a date). A tenth of the
+# areas is missing, one column is an identifier and one is constant.
 
 rng = np.random.default_rng(0)
 
@@ -49,8 +49,8 @@ print(table.head(4).to_string())
 # %%
 # Fit and predict
 # ---------------
-# In a shell these are ``langevin fit houses.csv --target price …`` and ``langevin predict model new.csv …``. The fit is
-# much shorter than by default, and takes SGLD of a given step size in place of a tuned kernel.
+# In a shell these are ``langevin fit houses.csv --target price …`` and ``langevin predict model new.csv …``. The fit
+# is much shorter than by default, and takes SGLD of a given step size in place of a tuned kernel.
 
 
 def langevin(*words):
@@ -63,8 +63,10 @@ def langevin(*words):
 
 
 short = ["--kernel", "sgld", "--step-size", 1e-5, "--draws", 60, "--chains", 4, "--hidden", 16]
-langevin("fit", "houses.csv", "--target", "price", "--out", "model", "--report", "report.html", "--json", "fit.json", *short)
-langevin("predict", "model", "new.csv", "--quantiles", "0.05,0.5,0.95", "--out", "answers.csv")
+langevin(
+    "fit", "houses.csv", "--target", "price", "--out", "model", "--report", "report.html", "--json", "fit.json", *short
+)
+langevin("predict", "model", "new.csv", "--id", "house", "--quantiles", "0.05,0.5,0.95", "--out", "answers.csv")
 
 # %%
 # The answers have the identifiers of their rows, the quantiles, and the two parts of the uncertainty.
@@ -75,8 +77,8 @@ print(answers.head(4).round(1).to_string())
 # %%
 # The picture
 # -----------
-# Left: scores on a fifth of the rows that were held out, beside those of simpler models, as the report has them. Right:
-# predictions of the new rows, whose prices the command did not see.
+# Left: scores on a fifth of the rows that were held out, beside those of simpler models, as the report has them.
+# Right: predictions of the new rows, whose prices the command did not see.
 
 report = json.loads((place / "fit.json").read_text())
 scores = {row["model"]: row["NLL"] for row in report["table"]} | {"posterior": report["figures"]["nll"]}
@@ -89,18 +91,20 @@ axes[0].set(xlabel="held-out NLL, less is better", xlim=(0, 7.5), title="report"
 for rows, color, label in ((~gaps, "#0072B2", "area known"), (gaps, "#D55E00", "area missing")):
     half = (answers["q0.95"] - answers["q0.05"])[rows] / 2
     middle = (answers["q0.95"] + answers["q0.05"])[rows] / 2
-    axes[1].errorbar(new["price"][rows], middle, yerr=half, fmt=".", markersize=3, linewidth=0.7, color=color, label=label)
+    axes[1].errorbar(
+        new["price"][rows], middle, yerr=half, fmt=".", markersize=3, linewidth=0.7, color=color, label=label
+    )
 axes[1].axline((250, 250), slope=1, color="0.5", linewidth=1)
 axes[1].set(xlabel="price", ylabel="90 % interval", title=f"new rows: coverage {inside.mean():.2f}")
-axes[1].legend(fontsize="small", frameon=False, loc="upper left")
+axes[1].legend(fontsize="small", frameon=False, loc="lower right")
 plt.show()
 
 # %%
 # What holds
 # ----------
-# The predictions are better than those of the simpler models, and a row whose area is missing gets a wider interval. The
-# verdict is still "Do not use this posterior yet": the chains of this short fit have not mixed, and the report says so,
-# whatever the scores. With the default plan, which tunes its kernel, leave the options of ``short`` out.
+# The predictions are better than those of the simpler models, and a row whose area is missing gets a wider interval.
+# The verdict is still "Do not use this posterior yet": the chains of this short fit have not mixed, and the report
+# says so, whatever the scores. With the default plan, which tunes its kernel, leave the options of ``short`` out.
 
 assert report["figures"]["nll"] < min(scores["linear"], scores["boosting"]) - 0.3
 assert report["verdict"]["level"] == "stop"

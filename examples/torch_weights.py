@@ -3,8 +3,8 @@ Can I start from the weights of a PyTorch network?
 ==================================================
 
 A network trained in PyTorch is saved as a safetensors file. This example reads the file, checks that the network gives
-the same outputs, and samples the posterior from those weights. PyTorch is not needed to read the file. Where PyTorch is
-installed the example trains the network there; elsewhere NumPy writes a file of the same layout.
+the same outputs, and samples the posterior from those weights. PyTorch is not needed to read the file. Where PyTorch
+is installed the example trains the network there; elsewhere NumPy writes a file of the same layout.
 """
 
 import importlib.util
@@ -109,8 +109,8 @@ plt.show()
 # %%
 # What holds
 # ----------
-# Reading changes no output by more than rounding. The posterior gives held-out targets a higher density than the trained
-# network does, and its intervals cover what they promise, within the three standard deviations of 88 rows.
+# Reading changes no output by more than rounding. The posterior gives held-out targets a higher density than the
+# trained network does, and its intervals cover what they promise, within the three standard deviations of 88 rows.
 
 assert difference < 1e-5
 assert nll["posterior"] < nll["trained network"]

@@ -2,8 +2,8 @@
 How do I spread chains over several processes?
 ==============================================
 
-On a cluster each host runs a process of its own, and JAX makes one machine of them. This example does it on one machine:
-two processes with two CPU devices each share eight chains. The draws must be those of a single process.
+On a cluster each host runs a process of its own, and JAX makes one machine of them. This example does it on one
+machine: two processes with two CPU devices each share eight chains. The draws must be those of a single process.
 """
 
 import os
@@ -19,8 +19,9 @@ import numpy as np
 # %%
 # The program
 # -----------
-# Every process runs the same program. ``jax.distributed.initialize`` connects them; on many clusters it needs no arguments.
-# ``lv.mesh`` takes all devices of all processes, and ``mesh=`` splits the chains over them. Each process gets all draws.
+# Every process runs the same program. ``jax.distributed.initialize`` connects them; on many clusters it needs no
+# arguments. ``lv.mesh`` takes all devices of all processes, and ``mesh=`` splits the chains over them. Each process
+# gets all draws.
 
 PROGRAM = """
 import sys
@@ -70,7 +71,7 @@ print(f"largest difference of a draw between two processes and one: {difference:
 # -----------
 # The draws of the four chains that each process moved.
 
-figure, axis = plt.subplots(figsize=(5.6, 4), layout="constrained")
+figure, axis = plt.subplots(figsize=(6, 3.6), layout="constrained")
 owner = np.repeat(first["devices"], 2)  # eight chains over four devices
 for process, color in ((0, "#0072B2"), (1, "#D55E00")):
     draws = first["draws"][owner == process].reshape(-1, 2)
@@ -82,8 +83,8 @@ plt.show()
 # %%
 # What holds
 # ----------
-# Both processes succeed, both have all draws, half of the devices belong to each, and a single process with four devices
-# gives the same draws to the last bit.
+# Both processes succeed, both have all draws, half of the devices belong to each, and a single process with four
+# devices gives the same draws to the last bit.
 
 assert codes == [0, 0, 0]
 assert first["devices"].tolist() == [0, 0, 1, 1]
