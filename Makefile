@@ -4,8 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 PEER   := .venv-bde
+# without their dependencies, which the extra `bench` names but for torchvision: that is built for CUDA, and not imported
+LAPLACE := laplace-torch curvlinops-for-pytorch asdfghjkl backpack-for-pytorch einconv unfoldNd
 
-.PHONY: setup setup-bench setup-docs demo docs docs-fast test test-all lint bench results audit-table stubs features clean
+.PHONY: setup setup-bench setup-docs demo docs docs-fast test test-all examples references scoreboard lint bench results audit-table stubs features clean
 
 setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -16,6 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 setup-bench: $(VENV)/.ready-bench $(PEER)/.ready
 $(VENV)/.ready-bench: $(VENV)/.ready
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
+	$(PIP) install -q -c constraints.txt --no-deps $(LAPLACE)
 	touch $@
 
 setup-docs: $(VENV)/.ready-docs
@@ -59,11 +62,23 @@ test: lint
 test-all: lint
 	$(BIN)/python -m pytest -n 2
 
+# every script of the gallery; each ends with assertions
+examples: setup
+	$(BIN)/python tools/examples.py
+
 bench: setup-bench
 	$(BIN)/langevin bench --all --out lab/results/bench
 
 results: setup
 	$(BIN)/langevin reproduce --all --out lab/results
+
+# comparisons with other libraries, as one page
+scoreboard: setup-bench
+	$(BIN)/python tools/scoreboard.py --run
+
+# ten small posteriors: 10,000 trusted draws each, kept as data
+references: setup
+	$(BIN)/python -m langevin_lab.references.make
 
 audit-table: setup
 	$(BIN)/langevin audit --all --size quick --out docs

@@ -62,8 +62,8 @@ class Recorded(NamedTuple):
 
 @cache
 def recorded() -> dict[str, Recorded]:
-    """All results by name."""
-    files = sorted(RESULTS.rglob("*.json"))
+    """All results by name; the scoreboard, which is made of them, has a page of its own."""
+    files = sorted(file for file in RESULTS.rglob("*.json") if file.stem != "scoreboard")
     named = {str(f.relative_to(RESULTS).with_suffix("")): f for f in files}
     return {name: Recorded(name, json.loads(file.read_text())) for name, file in named.items()}
 

@@ -35,8 +35,6 @@ def _names(text: str | None) -> list[str]:
 
 def likelihood_of(asked: str, task: str, y: Any) -> tuple[dict[str, str], tuple[str, ...]]:
     """The estimator's parameter, and a note where it was chosen by the target's numbers."""
-    if y.ndim == 2:
-        fail("fit: several targets have no report yet; fit them one by one, or all by BayesianRegressor in Python.")
     if task == "classification":
         if asked != "auto":
             fail(f"--likelihood is {asked}, and the task is classification; it is for regression only.")

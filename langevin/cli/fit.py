@@ -19,12 +19,13 @@ from rich.table import Table
 
 from langevin.cli import complete
 from langevin.cli.columns import Categorical, Drop, Keep, Likelihood, Weights, choices, likelihood_of
-from langevin.cli.models import figures_of, numbers_of, write_report
+from langevin.cli.models import figures_of, join_targets, numbers_of, write_reports
 from langevin.cli.place import Place
 from langevin.cli.shared import LAST_WORDS, Json, Quiet, Seed, fail, options, say, write_json
 
 PARTS = 0.8, 0.2
 SCORING = 0.15  # time for scores and report, relative to that of all stages before
+SAVING = 0.25  # time for saving, relative to that of scoring a target
 CLASSES = 12  # shown in the terminal, at most
 
 
@@ -37,7 +38,9 @@ def fit(
             autocompletion=complete.tables,
         ),
     ],
-    target: Annotated[str | None, typer.Option(help="The column to predict; the last if left out.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column to predict, the last if left out; several numbers: a,b.")
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +71,9 @@ def fit(
     chains: Annotated[int, typer.Option(help="Networks trained, and chains.")] = 8,
     draws: Annotated[int | None, typer.Option(help="Draws of every chain; those of the plan if left out.")] = None,
     out: Annotated[Path | None, typer.Option(help="Save the model in this folder.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a report to this .html file.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a report to this .html file; of several targets one each.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted fit in --out.")] = False,
     live: Annotated[bool, typer.Option("--live", help="Serve the progress on localhost while sampling.")] = False,
     json: Json = None,
@@ -106,20 +111,18 @@ def fit(
     weight = None if table.weights is None else table.weights[train]
     model = _estimator(table.task, asked, family)
     page = _shown(table.name, console) if live else None
-    watch = (lambda model: page.show(_facts(model, table, test))) if page else None
+    watch = (lambda model: page.show(_facts(model, table, test)[0])) if page else None
     expected = model.expected(len(y))
     bar = Bar(expected | dict(score=SCORING * sum(expected.values())), quiet=quiet)
     LAST_WORDS.append(lambda: place.tell_stopped(bar.clock.stage, "terminated"))
     try:
         with bar, progress.listen(bar, *([_follow(page, bar)] if page else [])), _warnings_said():
-            model.fit(X, y, weight, watch=watch, store=place.begin())
+            model.fit(X, _named(y, table.targets), weight, watch=watch, store=place.begin())
             with progress.stage("score"):
                 facts = _facts(model, table, test, (X, y))
-                progress.tell(4, 5)
-                result = _result(facts, data, seed, model.seconds_)
-                result["provenance"]["stages"] = {k: round(v, 1) for k, v in bar.clock.seconds.items()}
+                result = _result(facts, data, seed, bar.clock.seconds, model.seconds_)
                 if out:
-                    told = dict(data=str(data), target=table.target_name, task=table.task, seed=seed, columns=columns)
+                    told = dict(data=str(data), target=list(table.targets), task=table.task, seed=seed, columns=columns)
                     told |= dict(identifiers=list(table.identifiers), figures=result["figures"])
                     folder.save(out, model, facts, told, (X, y), finished=_is_finished(model))
     except KeyboardInterrupt:
@@ -131,14 +134,14 @@ def fit(
     finally:
         LAST_WORDS.clear()
     if page:
-        page.show(facts)
+        page.show(facts[0])
         page.end()
-    if report:
-        write_report(facts, report)
+    pages = write_reports(facts, report) if report else []
     if json:
         write_json(json, result)
-    _tell(console, result)
-    _end(console, model, out, report)
+    for name, one in result.get("targets", {"": result}).items():
+        _tell(console, one, name)
+    _end(console, model, out, pages)
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
@@ -205,22 +208,44 @@ def _estimator(task: str, given: dict[str, Any], family: dict[str, str]) -> Any:
     return made.set_params(kernel=cls(**values) if given["kernel"] else values or None)
 
 
+def _named(y: np.ndarray, targets: tuple[str, ...]) -> Any:
+    """Several targets with their names, which predictions have too."""
+    import pandas as pd
+
+    return y if y.ndim == 1 else pd.DataFrame(y, columns=list(targets))
+
+
 def _is_finished(model: Any) -> bool:
     return model.posterior_.info.ok.shape[1] >= model.plan_.draws
 
 
-def _facts(model: Any, table: Any, test: np.ndarray, train: tuple[Any, np.ndarray] | None = None) -> Any:
+def _facts(model: Any, table: Any, test: np.ndarray, train: tuple[Any, np.ndarray] | None = None) -> list[Any]:
+    """What the report of every target is made of."""
+    from langevin.core import progress
     from langevin.report.gather import gather
 
-    rows = table.X.iloc[test], table.y[test]
-    if table.task == "classification":
-        known = np.isin(rows[1], model.classes_)
-        rows = rows[0][known], rows[1][known]
-    about = dict(name=table.name, target=table.target_name, notes=table.notes)
-    return gather(model, *rows, **about, train=train, running=train is None)
+    found, several = [], len(table.targets) > 1
+    for i, name in enumerate(table.targets):
+        one, said = table.only(name), model.only(name) if several else model
+        rows = one.X.iloc[test], one.y[test]
+        if table.task == "classification":
+            known = np.isin(rows[1], model.classes_)
+            rows = rows[0][known], rows[1][known]
+        about = dict(name=table.name, target=one.target_name, notes=table.notes)
+        fitted = (train[0], train[1][:, i]) if train and several else train
+        with progress.part(i, len(table.targets) + SAVING):
+            found.append(gather(said, *rows, **about, train=fitted, running=train is None))
+    return found
 
 
-def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
+def _result(every: list[Any], data: str, seed: int, stages: dict[str, float], seconds: float) -> dict[str, Any]:
+    provenance = dict(every[0].provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
+    provenance |= dict(stages={k: round(v, 1) for k, v in stages.items()})
+    return dict(name="fit") | join_targets(every, [_told(facts) for facts in every]) | dict(provenance=provenance)
+
+
+def _told(facts: Any) -> dict[str, Any]:
+    """Figures, baselines, verdict and what drives predictions, of one target."""
     from langevin.report import classes
     from langevin.report.scores import compare_baselines
     from langevin.report.verdict import judge
@@ -229,16 +254,15 @@ def _result(facts: Any, data: str, seed: int, seconds: float) -> dict[str, Any]:
         dict(model=c.name, nll_difference=c.gap.mean, stderr=c.gap.stderr, skill=c.skill, **c.scores)
         for c in compare_baselines(facts)
     ]
-    provenance = dict(facts.provenance) | dict(seed=seed, seconds=round(seconds, 1), data=str(data))
-    verdict = judge(facts).as_dict()
-    drivers = dict(drivers=[dict(d) for d in facts.drivers])
-    body = dict(name="fit", figures=figures_of(facts), table=baselines, verdict=verdict, provenance=provenance)
-    return body | classes.as_json(facts) | drivers
+    body = dict(figures=figures_of(facts), table=baselines, verdict=judge(facts).as_dict())
+    return body | classes.as_json(facts) | dict(drivers=[dict(d) for d in facts.drivers])
 
 
-def _tell(console: Console, result: dict[str, Any]) -> None:
+def _tell(console: Console, result: dict[str, Any], target: str = "") -> None:
     verdict = result["verdict"]
     colour = {"good": "green", "care": "yellow"}.get(verdict["level"], "red")
+    if target:
+        console.print(f"\n[bold]{escape(target)}[/bold]", highlight=False)
     console.print(f"\n[{colour}]{escape(verdict['headline'])}[/{colour}]", highlight=False)
     for finding in verdict["findings"]:
         say(f"- {finding['sentence']}", quiet=console.quiet)
@@ -263,11 +287,11 @@ def _tell(console: Console, result: dict[str, Any]) -> None:
         console.print(others)
 
 
-def _end(console: Console, model: Any, out: Path | None, report: Path | None) -> None:
+def _end(console: Console, model: Any, out: Path | None, pages: list[Path]) -> None:
     have = model.posterior_.info.ok.shape[1]
     console.print(f"\n[dim]{model.seconds_:.0f} s[/dim]")
-    if report:
-        say(f"report: {report}", quiet=console.quiet)
+    for path in pages:
+        say(f"report: {path}", quiet=console.quiet)
     if out:
         say(f"model: {out}", quiet=console.quiet)
     if not _is_finished(model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,17 +72,17 @@ def report(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a model again."""
+    """Write the report of a model again; of several targets one each."""
     from langevin.report.folder import read_data
     from langevin.report.verdict import judge
 
-    facts, path = read_data(model), out or model / "report.html"
-    write_report(facts, path)
+    every = read_data(model)
+    paths = write_reports(every, out or model / "report.html")
     if json:
-        figures, verdict = figures_of(facts), judge(facts).as_dict()
-        body = dict(name="report", figures=figures, table=[], verdict=verdict, provenance=facts.provenance)
-        write_json(json, body)
-    say(f"report: {path}", quiet=quiet)
+        told = [dict(figures=figures_of(facts), table=[], verdict=judge(facts).as_dict()) for facts in every]
+        write_json(json, dict(name="report") | join_targets(every, told) | dict(provenance=every[0].provenance))
+    for path in paths:
+        say(f"report: {path}", quiet=quiet)
 
 
 def compare(
@@ -117,11 +118,24 @@ def compare(
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def write_report(facts: Any, path: Path) -> None:
-    from langevin.report.folder import write_page
+def write_reports(every: Sequence[Any], path: Path) -> list[Path]:
+    """A page for every target; where they are."""
+    from langevin.report.folder import page_paths, write_page
     from langevin.report.page import page
 
-    write_page(path, page(facts))
+    paths = page_paths(path, every)
+    for facts, place in zip(every, paths, strict=True):
+        write_page(place, page(facts))
+    return paths
+
+
+def join_targets(every: Sequence[Any], told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is told of one target as it is; of several, figures by target and name, and the rest under `targets`."""
+    if len(told) == 1:
+        return told[0]
+    names = [facts.target for facts in every]
+    figures = {f"{name}_{k}": v for name, one in zip(names, told, strict=True) for k, v in one["figures"].items()}
+    return dict(figures=figures, table=[], targets=dict(zip(names, told, strict=True)))
 
 
 def figures_of(facts: Any) -> dict[str, float]:

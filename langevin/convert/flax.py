@@ -1,4 +1,4 @@
-r"""Flax networks as nets that `bnn` takes, NNX and Linen; see `models.adapters` for what an adapted net is.
+r"""Flax networks as nets that `bnn` takes, NNX and Linen; see `convert.adapters` for what an adapted net is.
 
 NNX: the values of a module are split by their type, (θ; statistics, keys, rest), θ its `nnx.Param`, and merged with its
 graph at every call. Linen: θ is the collection "params" of its variables, all other collections stay as they are. Both

@@ -13,7 +13,7 @@ whole-number types are labels. `task` says otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,12 @@ class Frame:
     identifiers: tuple[str, ...] = ()
     targets: tuple[str, ...] = field(default=())
 
+    def only(self, target: str) -> Frame:
+        """The table with one of its targets."""
+        if self.y.ndim == 1:
+            return self
+        return replace(self, y=self.y[:, self.targets.index(target)], target_name=target, targets=(target,))
+
 
 def read(
     source,
@@ -112,7 +118,7 @@ def read(
         what = f"{len(classes)} labels" if classes is not None else "numbers"
         named = f"column {targets[0]} holds" if len(targets) == 1 else f"columns {', '.join(targets)} hold"
         notes.insert(0, f"The {named} {what}: this is {kind}.")
-    if classes is not None and len(targets) > 1:
+    if len(targets) > 1 and (classes is not None or task == "classification"):
         raise DataError(f"{opened.where}: several targets must be numbers; predict the labels one by one.")
     return Frame(
         X=found.X,

@@ -3,9 +3,9 @@ r"""Fréchet and kernel distances between features of two sets of images.
     FFD   |μ₁ − μ₂|² + tr(C₁ + C₂ − 2 (C₁^½ C₂ C₁^½)^½), of the features' means and covariances
     KFD   unbiased MMD² with k(a, b) = (aᵀb/d + 1)³, mean and standard error over subsets
 
-It is never called FID: the features are those of a net this project trained (`models.features`), whose hash is in the
-metric's name, and values compare only with values of the same net. FFD is biased upwards by chance, about as 1/n: it is
-to be read beside its floor, the distance between two halves of the data, and `ffd_limit` extrapolates to n = ∞.
+It is never called FID: the features are those of a net this project trained (`langevin_lab.features`), whose hash is in
+the metric's name, and values compare only with values of the same net. FFD is biased upwards by chance, about as 1/n:
+it is to be read beside its floor, the distance between two halves of the data, and `ffd_limit` extrapolates to n = ∞.
 
 References
 ----------

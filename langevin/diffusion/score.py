@@ -20,7 +20,7 @@ Song, Garg, Shi & Ermon (2019), Sliced score matching, eq. (7)-(8).
 Vincent (2011), A connection between score matching and denoising autoencoders, eq. (9).
 Song & Ermon (2019), Generative modeling by estimating gradients of the data distribution, eq. (5)-(6), alg. 1.
 Song & Ermon (2020), Improved techniques for training score-based generative models, §3.3;
-    its rules for levels and step size are in `models.diffusion.levels`.
+    its rules for levels and step size are in `diffusion.levels`.
 """
 
 from __future__ import annotations

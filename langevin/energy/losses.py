@@ -1,4 +1,4 @@
-r"""Energies trained without chains, as losses for `targets.loss.Loss`. (Scores of energies are in `models.score`.)
+r"""Energies trained without chains, as losses for `targets.loss.Loss`. (Scores of energies are in `diffusion.score`.)
 
     NCE                  −log σ(u(x)) − Σ_{j≤ν} log(1 − σ(u(y_j))),   y_j ~ q,   u = log p − c − log ν q:
                          c is learned, and p e^{−c} is normalised at the optimum

@@ -41,7 +41,7 @@ class Predictive(Checked):
         raise NotImplementedError
 
     def _disagreement(self, said: dict[str, np.ndarray]) -> np.ndarray:
-        """How far draws differ on a row: what `is_outlier` goes by."""
+        """How far draws differ on a row: what `is_outlier` goes by. Of several targets (n, k), relative to scales."""
         return self._split(said).epistemic
 
     # --- what is asked of it -----------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Predictive(Checked):
         In regression the standard deviation of the mean, or of its logarithm for log-normals and counts; in
         classification the epistemic entropy.
         """
-        return np.concatenate([self._disagreement(said) for said in self._blocks(X)])
+        return joint(np.concatenate([self._disagreement(said) for said in self._blocks(X)]))
 
     def is_outlier(self, X) -> np.ndarray:
         """Whether the draws disagree on a row more than on all but a share `outliers` of rows held out in fit."""
@@ -120,13 +120,18 @@ class Predictive(Checked):
         """The disagreement of draws that a share `outliers` of rows held out exceeds."""
         known = [self._disagreement(said) for said in self._said(self.columns_.encoded(rows))]
         self.epistemic_ = np.concatenate(known)
-        self.threshold_ = float(np.quantile(self.epistemic_, 1 - self.outliers))
+        self.threshold_ = float(np.quantile(joint(self.epistemic_), 1 - self.outliers))
         return self
 
 
 @jax.jit
 def _of_each(predict, draws, x):
     return jax.lax.map(lambda position: predict(position, x), draws, batch_size=16)
+
+
+def joint(apart: np.ndarray) -> np.ndarray:
+    """One number a row from those of several targets: their root mean square."""
+    return apart if apart.ndim == 1 else np.sqrt(np.mean(apart**2, axis=1))
 
 
 def like(X, columns: dict[str, np.ndarray]):

@@ -16,21 +16,22 @@ shape (n, k).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from langevin.diagnostics import uncertainty
 from langevin.diagnostics.families import FAMILIES, Mixture, mixture
 from langevin.estimators.columns import spread
 from langevin.estimators.network import NetworkEstimator
-from langevin.estimators.predictive import like
+from langevin.estimators.predictive import joint, like
 
 KINDS = dict(gaussian="heteroscedastic", lognormal="heteroscedastic") | {k: k for k in ("poisson", "negative_binomial")}
 COUNTS = ("poisson", "negative_binomial")
@@ -50,6 +51,8 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
 
     _: KW_ONLY
     likelihood: str = "gaussian"
+
+    _only = cast("int | None", None)  # the place of the target that the answers are about; None for all of them
 
     # --- targets -----------------------------------------------------------------------------------------------
 
@@ -108,10 +111,14 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
     # --- what draws say ----------------------------------------------------------------------------------------
 
     def _unit(self, said):
+        center, scale = self.center_, self.scale_
+        if self._only is not None:
+            said = {k: u[..., self._only] for k, u in said.items()}
+            center, scale = center[self._only], scale[self._only]
         if self.likelihood in COUNTS:
             own = {("mean" if k == "rate" else k): np.asarray(v, np.float64) for k, v in said.items()}
         else:
-            mean, std = said["mean"] * self.scale_ + self.center_, said["std"] * self.scale_
+            mean, std = said["mean"] * scale + center, said["std"] * scale
             own = dict(log_mean=mean, log_std=std) if self.likelihood == "lognormal" else dict(mean=mean, std=std)
         mean, std = mixture(self.likelihood, own).moments()
         return own | dict(mean=mean, std=std)
@@ -130,7 +137,7 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
         else:
             place = said["log_mean"] if self.likelihood == "lognormal" else np.log(np.maximum(said["mean"], 1e-30))
         apart = place.std(axis=0)
-        return apart if apart.ndim == 1 else np.sqrt(np.mean((apart / self.scale_) ** 2, axis=1))
+        return apart if apart.ndim == 1 else apart / self.scale_
 
     # --- what is asked of it -----------------------------------------------------------------------------------
 
@@ -153,6 +160,24 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
                 found["quantiles"] = at.T.reshape(*shape, len(quantiles))
             yield found
 
+    def only(self, target: str | int) -> BayesianRegressor:
+        """A fit of several targets as a fit of one of them: its predictions, scores and outliers.
+
+        target: its name, or its number from 0.
+        """
+        check_is_fitted(self)
+        known = list(getattr(self, "targets_", ()))
+        place = known.index(target) if target in known else target
+        if not (isinstance(place, int) and 0 <= place < len(known)):
+            raise ValueError(f"only: there is no target {target!r}; the fit has {', '.join(known)}.")
+        if len(known) == 1:
+            return self
+        one = copy.copy(self)
+        one._only, one.targets_ = place, [known[place]]
+        one.epistemic_ = self.epistemic_[:, place] * self.scale_[place]
+        one.threshold_ = float(np.quantile(one.epistemic_, 1 - self.outliers))
+        return one
+
     def predict_frame(self, X, quantiles: Sequence[float] = (0.05, 0.95)):
         """All of it in a frame: mean, std, quantiles, aleatoric, epistemic (deviations), outlier.
 
@@ -173,7 +198,7 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
         found |= dict(aleatoric=split.aleatoric, epistemic=split.epistemic)
         if mean.ndim == 2:
             found = {f"{name} {k}": u[:, i] for i, name in enumerate(self.targets_) for k, u in found.items()}
-        return found | dict(outlier=self._disagreement(said) > self.threshold_)
+        return found | dict(outlier=joint(self._disagreement(said)) > self.threshold_)
 
     def sample_y(self, X, n_samples: int = 1, random_state=0) -> np.ndarray:
         """Draws from the posterior predictive, (n, n_samples), or (n, k, n_samples); targets of a draw are joint."""

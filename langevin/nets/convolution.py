@@ -2,7 +2,7 @@
 
 On an accelerator it is XLA's. On CPU it is a matrix product of patches: inside a compiled loop, where all training and
 sampling is, XLA's convolution for CPU is twenty times slower than outside. (Where every chain has weights of its own,
-`models.images` has another.)
+`nets.images` has another.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small network to stand on: a multilayer perceptron, as an Equinox module. Nets for images: `models.images`.
+"""A small network to stand on: a multilayer perceptron, as an Equinox module. Nets for images: `nets.images`.
 
 It takes one example; use `jax.vmap` or `MLP.many` for many. Weights are drawn N(0, 2/fan_in) (He et al. 2015) for
 ReLU-like activations, biases are zero.

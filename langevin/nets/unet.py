@@ -5,7 +5,7 @@ way. A block is x + conv(silu(norm(conv(silu(norm(x))) · (1 + a) + b))), with a
 last layer of a block and of the net starts at zero, so a net begins as the identity of its preconditioning.
 
 It takes one image (channel, height, width), a clock (any number; it is embedded by sines) and, if it was built with
-classes, a label; of n classes the label n means none. `models.convolution` says how it convolves.
+classes, a label; of n classes the label n means none. `nets.convolution` says how it convolves.
 
 References
 ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,14 @@ SCORES = (
 )
 
 
-def write(folder: Path, facts: ReportData, estimator: Any, X: Any, y: np.ndarray) -> None:
-    """Scores of every row, for `compared`."""
-    found: dict[str, Any] = dict(nll=-row_nll(facts, facts.predictions), test=evidence.fingerprint(facts.y))
-    if facts.task == "regression":
-        found["crps"] = -facts.predictions.mixture().crps(facts.y, each=True)
+def write(folder: Path, facts: Sequence[ReportData], estimator: Any, X: Any, y: np.ndarray) -> None:
+    """Scores of every row, for `compared`; those of several targets are sums, and have no common CRPS."""
+    first, *others = facts
+    truth = np.stack([one.y for one in facts], axis=1) if others else first.y
+    nll = np.sum([row_nll(one, one.predictions) for one in facts], axis=0)
+    found: dict[str, Any] = dict(nll=-nll, test=evidence.fingerprint(truth))
+    if first.task == "regression" and not others:
+        found["crps"] = -first.predictions.mixture().crps(first.y, each=True)
     index = np.linspace(0, len(y) - 1, min(ROWS, len(y))).round().astype(int)
     each = estimator.log_likelihood(X.iloc[index], y[index])
     found |= dict(waic=compare.waic(each), variance=np.var(each, axis=0), train=evidence.fingerprint(y))

@@ -13,6 +13,7 @@ it and takes its place when all of it is there, so a process killed at any momen
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,20 +33,22 @@ FIT, DATA, ASKED = "fit", "report", "asked"
 def save(
     folder: Path,
     model: Any,
-    facts: ReportData,
+    facts: Sequence[ReportData],
     told: dict[str, Any],
     train: tuple[Any, np.ndarray],
     *,
     finished: bool = True,
 ) -> None:
-    """The whole model. told: what it was fitted to. What `langevin evidence` found of the one before stays.
+    """The whole model. What `langevin evidence` found of the one before stays.
 
+    facts: of every target.
+    told: what it was fitted to.
     finished: whether it has all of its draws; if not, what is needed to go on stays too.
     """
 
     def write(new: Path) -> None:
         model.save(new)
-        document.save(new, DATA, _short(facts))
+        document.save(new, DATA, _short(tuple(facts)))
         comparison.write(new, facts, model, *train)
         if document.exists(folder, evidence.DOCUMENT):  # it is of the model and its data, not of its draws
             shutil.copy2(folder / f"{evidence.DOCUMENT}.json", new)
@@ -109,19 +112,30 @@ def lock(folder: Path) -> Lock:
     return Lock(_beside(folder, ".lock"), f"the folder {folder}")
 
 
-def read_data(folder: Path) -> ReportData:
-    """What the report of a model is made of, with what `langevin evidence` found."""
+def read_data(folder: Path) -> tuple[ReportData, ...]:
+    """What the report of every target of a model is made of, with what `langevin evidence` found."""
     if not document.exists(folder, DATA):
         raise StoreError(f"report: {folder} holds no data of a report; `langevin fit --out` writes them.")
     found = document.load(folder, DATA)
-    if not isinstance(found, ReportData):
+    every = (found,) if isinstance(found, ReportData) else found  # files of earlier versions have one alone
+    if not (isinstance(every, tuple) and every and all(isinstance(facts, ReportData) for facts in every)):
         raise StoreError(f"report: {folder / DATA}.json holds no data of a report; fit the model again.")
-    return dataclasses.replace(_long(found), evidence=evidence.read(folder))
+    known = evidence.read(folder)
+    return tuple(dataclasses.replace(_long(facts), evidence=known) for facts in every)
 
 
 def read_fit(folder: Path) -> dict[str, Any]:
     """What `langevin fit` wrote of its table; nothing where an estimator was saved without it."""
     return document.load(folder, FIT) if document.exists(folder, FIT) else {}
+
+
+def page_paths(path: Path, facts: Sequence[ReportData]) -> list[Path]:
+    """Where the report of every target goes: of one target to the path, of several to its name with theirs."""
+    if len(facts) == 1:
+        return [path]
+    names = [re.sub(r"[^\w.-]+", "-", one.target) for one in facts]
+    clear = names if len(set(names)) == len(names) else [f"{i + 1}-{name}" for i, name in enumerate(names)]
+    return [path.with_name(f"{path.stem}-{name}{path.suffix}") for name in clear]
 
 
 def write_page(path: Path, html: str) -> None:

@@ -22,7 +22,7 @@ from langevin.report.drivers import explain
 
 ROWS = 2000  # test rows a report uses, at most
 FOLLOWED = 3  # of them, followed through the chains
-PARTS = 5  # of gathering, as progress tells it: what drives predictions, predictions, baselines, the rest, saving
+PARTS = 4  # of gathering, as progress tells it: what drives predictions, predictions, baselines, the rest
 WATCHED = 50  # of them, whose convergence is judged
 
 

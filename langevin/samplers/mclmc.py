@@ -2,8 +2,8 @@ r"""Microcanonical Langevin Monte Carlo: constant speed, turning towards where p
 
     O(ε/2) · palindrome of kicks B and drifts A over ε · O(ε/2),
 
-A, B and O as in `core.isokinetic`. As ε → 0 the law is p^(1/T) for any L; for finite ε the bias is O(ε²), told by the
-energy error, Var[ΔE] ∝ ε⁶ (`tune.energy` sets ε and L by it). Steps are lengths in θ: with scales of order one in d
+A, B and O as in `dynamics.isokinetic`. As ε → 0 the law is p^(1/T) for any L; for finite ε the bias is O(ε²), told by
+the energy error, Var[ΔE] ∝ ε⁶ (`tune.mclmc` sets ε and L by it). Steps are lengths in θ: with scales of order one in d
 dimensions ε and L are of order √d. Every batch of a mini-batched target is used for one whole step.
 
 References

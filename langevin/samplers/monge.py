@@ -3,7 +3,7 @@ r"""Langevin dynamics in the Monge metric, as published and with the missing Γ.
     θ' = θ + h (D ĝ + T Γ) + √(2Th) √D ξ,      D = (I + α² m mᵀ)⁻¹,      m = β m + (1 − β) ĝ:
 
 three dot products a step. As published Γ is dropped, and on N(0, 1) the law is (1 + α²θ²) p, with a minimum where p has
-its maximum. With β = 0 and a correction (default `fixman`, two gradients) it is p^(1/T). `core.riemann` has the
+its maximum. With β = 0 and a correction (default `fixman`, two gradients) it is p^(1/T). `dynamics.riemann` has the
 derivation of every correction.
 
 References

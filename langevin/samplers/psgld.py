@@ -5,7 +5,7 @@ r"""Preconditioned stochastic gradient Langevin dynamics, as published and with 
 As published Γ is dropped and g² is a moving average of the batch that also drives the step: the law is p^(1/T)/D
 (correction="none"). Here Γ costs next to nothing: by default the noise is scaled by the metric at the
 predicted end of the step (`pec`, one gradient; `hk2` with a batch of its own for the metric on a mini-batched
-target). The law is then p^(1/T), bias O(h). `core.riemann` has the derivation of every correction. Under `pec`
+target). The law is then p^(1/T), bias O(h). `dynamics.riemann` has the derivation of every correction. Under `pec`
 `eval` is at the predicted end.
 
 Li et al. take the mean likelihood gradient, without prior and not times N, where this takes the whole of ∇log p:
@@ -31,7 +31,7 @@ from langevin.dynamics.riemann import Riemann
 class PSGLD(Riemann):
     """Langevin dynamics whose step in each coordinate follows the size of its gradient.
 
-    floor: λ, a number or a tree like the position; about the size of a typical gradient (`tune.floors`).
+    floor: λ, a number or a tree like the position; about the size of a typical gradient (`tune.metric_floor`).
     form: "smooth" 1/√(g² + λ²) or "li" 1/(λ + |g|).
     decay: of the moving average of g²; 0, the present gradient alone, is what a correction needs.
     """

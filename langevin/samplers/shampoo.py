@@ -4,7 +4,7 @@ r"""Langevin dynamics in the Shampoo metric, as published and with the missing �
 
 for a leaf of k axes with unfoldings M_i of its gradient. As published (β = 0.99, roots every 100 steps) Γ is
 dropped; on N(0, 1) the law is |θ| p. With β = 0, roots every step and a correction (default `fixman`) it is
-p^(1/T). End-point noise (`hk2`) is wrong for this metric, for D is not diagonal. `core.riemann` has the derivation
+p^(1/T). End-point noise (`hk2`) is wrong for this metric, for D is not diagonal. `dynamics.riemann` has the derivation
 of every correction.
 
 References

@@ -4,7 +4,7 @@ A first L is the size of the target, a second one a share of the path for which 
 
     L = √(Σ_i Var θ_i),      L = a · (path between two draws) · mean_i (draws/ESS_i),
 
-with a = 0.3 for trajectories that are accepted or rejected and 0.4 for Langevin motion (`tune.energy`). Variances and
+with a = 0.3 for trajectories that are accepted or rejected and 0.4 for Langevin motion (`tune.mclmc`). Variances and
 autocorrelations are those within chains, so that chains in different modes do not lengthen L; variances are summed on
 the way, and the effective sample size (ESS, `core.moments.effective`) is that of at most 2,000 coordinates, chosen at
 random by the key, at most 500 times a chain. Coordinates that never change are left out.

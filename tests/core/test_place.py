@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
+from quick import first
 
 from langevin.core import noise, sharding
 from langevin.core.advance import _advance, advance
@@ -95,7 +96,7 @@ def test_chains_on_four_devices_see_the_same_bits(impl):
     assert len(out[1].states.position.sharding.device_set) == 4
 
 
-@pytest.mark.parametrize(("chains", "data"), [(4, 1), (1, 4), (2, 2)])
+@pytest.mark.parametrize(("chains", "data"), first(1, [(2, 2), (4, 1), (1, 4)]))
 def test_a_network_on_four_devices(net, start, alone, chains, data):
     out = go(net.target, start, sharding.mesh(chains, data))
     for u, v in zip(jax.tree.leaves(alone.kept), jax.tree.leaves(out.kept), strict=True):

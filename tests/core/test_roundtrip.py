@@ -26,6 +26,8 @@ from langevin.tune.plan import PLANS
 pytestmark = pytest.mark.xdist_group("roundtrip")  # one process saves all, and one loads all
 HERE = Path(__file__).parent
 DRAWS, CHAINS = 3, 4
+FAST = ("sghmc", "sgnht", "psgld", "shampoo", "riemannian-windowed", "stanley-weights", "samadams", "csgld",
+        "replicaexchange", "tmala", "smile", "cyclical", "ema")  # fmt: skip
 NEEDS = {"nuts": "blackjax", "blackjax-mala": "blackjax"}
 
 
@@ -105,12 +107,9 @@ def continued(request, tmp_path_factory):
 
 
 def rows():
-    """Every row; the fast suite has one of each class of kernel, with each class of metric."""
-    seen = set()
-    for name, row in sorted(ROWS.items(), key=lambda item: item[1].fast == "none"):
-        form = type(row.kernel), *map(type, vars(row.kernel).values())
-        marks = [pytest.mark.slow] if form in seen or row.fast == "none" else []
-        seen.add(form)
+    """Every row; the fast suite has one of each kind of state: memory, metrics, wrappers, groups, weights, events."""
+    for name in ROWS:
+        marks = [] if name in FAST else [pytest.mark.slow]
         if name in NEEDS:
             marks.append(pytest.mark.skipif(find_spec(NEEDS[name]) is None, reason=f"needs {NEEDS[name]}"))
         yield pytest.param(name, marks=marks)

@@ -37,6 +37,7 @@ def test_a_mixture_has_the_density_of_its_draws(key):
     assert w.std() < 3
 
 
+@pytest.mark.slow
 def test_a_mixture_draws_its_tails(key):
     law, n = mixture(), 100_000
     side = jnp.linspace(-40.0, 40.0, 1601)
@@ -95,6 +96,7 @@ def test_in_many_dimensions_chains_do_the_rest(key):
     assert abs(float(wide.log_z)) < 5 * float(wide.stderr)
 
 
+@pytest.mark.slow
 def test_where_no_mixture_fits_chains_do_the_rest(key, monkeypatch):
     monkeypatch.setattr(learning, "USEFUL", 2.0)
     found = Adapted(particles=500)(key, lv.Density(lighter), lv.evidence.Normal(jnp.zeros(2), 1.0))

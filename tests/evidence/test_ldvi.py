@@ -113,6 +113,7 @@ def log_far(x):
     return -3 * jnp.sum(jnp.logaddexp(4 * (x - 3), -4 * (x - 3)))
 
 
+@pytest.mark.slow
 def test_learning_the_network_raises_the_bound(key):
     """Where few rungs lag behind; ladder and steps are learned before, and the same chains weighed with and without."""
     k_rest, k_score, k_learn, k_weigh = jax.random.split(key, 4)

@@ -141,6 +141,7 @@ def test_chains_that_run_away_are_named():
         average_scores(scored, 0)
 
 
+@pytest.mark.slow
 def test_anchors_follow_chains_where_there_are_many_modes():
     """With this key; with others chains of "auto" diverge in 2 of 10 runs on these data, for its steps are too long."""
     k_x, k_y, k_one, k_unit, k_run, k_stay = jax.random.split(noise.key(146125735, impl="hash"), 6)

@@ -146,7 +146,12 @@ def test_classes_are_guessed_and_predicted(fitted):
         ("x,y\n1,2\n2,3\n3,4\n", ["--likelihood", "cauchy"], "it must be auto, gaussian, lognormal, poisson"),
         ("x,y\n1,-2\n2,3\n3,4\n", ["--likelihood", "lognormal"], "the likelihood lognormal needs numbers above 0"),
         ("x,y\n1,a\n2,b\n3,a\n", ["--likelihood", "poisson"], "it is for regression only"),
-        ("x,y,z\n1,2,3\n2,3,5\n3,4,4\n", ["--target", "y,z"], "several targets have no report yet"),
+        ("x,y,z\n1,2,a\n2,3,b\n3,4,a\n", ["--target", "y,z"], "as regression needs"),
+        (
+            "x,y,z\n1,2,3\n2,3,4\n3,4,5\n",
+            ["--target", "y,z", "--task", "classification"],
+            "several targets must be numbers; predict the labels one by one",
+        ),
         ("a,b,y\ninf,x,1\n2,3,4\n3,4,5\n", [], "2 columns that cannot be used: a (row 1"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_kill_while_a_folder_is_replaced_loses_nothing(fitted, tmp_path, momen
 
 def everything(path):
     """All that commands read of a folder, as bytes to compare."""
-    model, facts = load(path), folder.read_data(path)
+    model, (facts,) = load(path), folder.read_data(path)
     scores = comparison.compared(path, path)
     numbers = [model.posterior_.draws, model.posterior_.info, model.start_, facts.predictions.mean, model.epistemic_]
     text = repr([scores, facts.data, model.get_params(), folder.read_fit(path), evidence.read(path), model.plan_])

@@ -155,6 +155,7 @@ def test_a_perfect_network_gives_the_exact_score():
         np.testing.assert_allclose(found, truth, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_likelihood_of_positions_and_velocities(key):
     """Of (x, v) it is exact for a Gaussian; of x alone it is a bound, and tight, for v is nearly independent."""
     process = CLD(beta=8.0, cut=1e-4)

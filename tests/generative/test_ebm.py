@@ -96,6 +96,7 @@ def test_one_parameter_is_learned_and_published_stanley_learns_another(key):
     assert found["none"] * SQUARE > 1.7
 
 
+@pytest.mark.slow
 def test_improved_divergence_sees_the_last_step(key):
     energy = quadratic(2.0)
     h = 0.05

@@ -67,6 +67,7 @@ def test_the_stabiliser_bounds_the_loss_from_below(key):
     assert np.all(np.asarray(values) >= math.log(1 / 8) - 1e-5)
 
 
+@pytest.mark.slow
 def test_a_joint_energy_is_the_sum_of_its_parts(key):
     net = MLP((2, 8, 3), jax.random.key(0), jax.nn.silu)
     x, y = jax.random.normal(jax.random.key(1), (64, 2)), jnp.arange(64) % 3

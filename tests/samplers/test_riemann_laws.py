@@ -37,6 +37,10 @@ def tv(key, kernel, target=None, *, steps=6000, chains=2048, shape=(1,)):
     return 0.5 * np.abs(counts / counts.sum() - P).sum()
 
 
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("make", "low", "high"),
     [
@@ -44,17 +48,17 @@ def tv(key, kernel, target=None, *, steps=6000, chains=2048, shape=(1,)):
         (partial(PSGLD, 0.05), 0.0, 0.015),
         (partial(PSGLD, 0.01, floor=0.3), 0.0, 0.02),
         (partial(PSGLD, 0.01, floor=0.3, correction="hk2"), 0.0, 0.025),
-        (partial(PSGLD, 2e-3, floor=0.3, correction="exact"), 0.0, 0.012),
-        (partial(PSGLD, 2e-3, floor=0.3, correction="hutchinson"), 0.0, 0.012),
-        (partial(PSGLD, 2e-3, floor=0.3, correction="rfd"), 0.0, 0.012),
-        (partial(PSGLD, 2e-3, floor=0.3, correction="fixman"), 0.0, 0.012),
-        (partial(PSGLD, 2e-3, floor=0.1, form="li", correction="none"), 0.25, 0.29),
+        slow(partial(PSGLD, 2e-3, floor=0.3, correction="exact"), 0.0, 0.012),
+        slow(partial(PSGLD, 2e-3, floor=0.3, correction="hutchinson"), 0.0, 0.012),
+        slow(partial(PSGLD, 2e-3, floor=0.3, correction="rfd"), 0.0, 0.012),
+        slow(partial(PSGLD, 2e-3, floor=0.3, correction="fixman"), 0.0, 0.012),
+        slow(partial(PSGLD, 2e-3, floor=0.1, form="li", correction="none"), 0.25, 0.29),
         (partial(Monge, 2e-3, correction="none"), 0.23, 0.26),
         (partial(Monge, 2e-3), 0.0, 0.012),
-        (partial(Monge, 2e-3, correction="pec"), 0.0, 0.012),
-        (partial(Riemannian, 2e-3, metric=Position(Squares(1.0)), correction="none"), 0.16, 0.19),
+        slow(partial(Monge, 2e-3, correction="pec"), 0.0, 0.012),
+        slow(partial(Riemannian, 2e-3, metric=Position(Squares(1.0)), correction="none"), 0.16, 0.19),
         (partial(Riemannian, 2e-3, metric=Position(Squares(1.0))), 0.0, 0.012),
-        (partial(Riemannian, 2e-3, metric=Position(Squares(1.0)), correction="pec"), 0.0, 0.012),
+        slow(partial(Riemannian, 2e-3, metric=Position(Squares(1.0)), correction="pec"), 0.0, 0.012),
     ],
 )
 def test_total_variation_on_the_normal(make, low, high, key):

@@ -21,9 +21,9 @@ with its own.
 
 References
 ----------
-Hyvärinen (2005); Song, Garg, Shi & Ermon (2019); Vincent (2011): see `models.score`.
-Gutmann & Hyvärinen (2012); Schröder et al. (2023): see `models.energy.losses`.
-Du, Li, Tenenbaum & Mordatch (2021): see `models.energy.likelihood`. Xie et al. (2020): `models.energy.cooperative`.
+Hyvärinen (2005); Song, Garg, Shi & Ermon (2019); Vincent (2011): see `diffusion.score`.
+Gutmann & Hyvärinen (2012); Schröder et al. (2023): see `energy.losses`.
+Du, Li, Tenenbaum & Mordatch (2021): see `energy.likelihood`. Xie et al. (2020): `energy.cooperative`.
 """
 
 from __future__ import annotations

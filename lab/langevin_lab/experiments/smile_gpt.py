@@ -114,7 +114,7 @@ def model(vocabulary: int, windows: np.ndarray, batch: int, sizes: dict[str, int
     """The posterior of a transformer given windows (n, T + 1), fresh starts for chains, and the net."""
     net = Transformer(vocabulary, jax.random.key(0), **sizes)
     sampled, fixed = eqx.partition(net, eqx.is_inexact_array)
-    network = Network(fixed, None, "categorical")
+    network = Network(fixed, kind="categorical")
     data = jnp.asarray(windows[:, :-1]), jnp.asarray(windows[:, 1:])
     prior = NormalPrior({"net": prior_scales(sampled, 1.0)})
     starts = partial(_starts, vocabulary, sizes)

@@ -1,1 +1,1 @@
-"""Metrics that depend on where the chain is: D(θ) for `core.riemann`, one small file each."""
+"""Metrics that depend on where the chain is: D(θ) for `dynamics.riemann`, one small file each."""

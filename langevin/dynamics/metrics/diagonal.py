@@ -4,7 +4,7 @@ r"""One number per coordinate, from the size of its gradient: the metric of RMSp
 
 For β = 0 it is D_i = φ(g_i) and Γ_i = φ′(g_i) H_ii: smooth −g_i H_ii D_i³, bounded by 0.385 |H_ii|/λ²; li
 −sgn(g_i) H_ii D_i². The smooth form has no kink at g = 0. λ is the length over which the metric changes, in units of
-the gradient: of the order of RMS(g_i), never 1e-8 (`tune.floors` measures it).
+the gradient: of the order of RMS(g_i), never 1e-8 (`tune.metric_floor` measures it).
 
 References
 ----------

@@ -1,7 +1,8 @@
 r"""Langevin diffusion variational inference: differentiable annealing whose backward kernel is learned by a network.
 
-The chain is that of `evidence.dais`, and so is its weight but for one factor a step. There v ← γ v̂ + √(1 − γ²) ε is
-taken back by the law that reverses it at rest; here the mean of that law is shifted by a network s,
+The chain is that of `evidence.annealing.dais`, and so is its weight but for one factor a step. There
+v ← γ v̂ + √(1 − γ²) ε is taken back by the law that reverses it at rest; here the mean of that law is shifted by a
+network s,
 
     DAIS   v̂ ~ N(γ v, (1 − γ²) M)
     LDVI   v̂ ~ N(γ v + (1 − γ²) M^{½} s(β, θ, M^{−½}v), (1 − γ²) M),

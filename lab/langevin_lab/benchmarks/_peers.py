@@ -1,0 +1,47 @@
+"""What comparisons with peers share: who is installed, how busy the machine is, and calls timed twice."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+DISTRIBUTIONS = dict(laplace="laplace-torch", bde="sklearn-contrib-bde", torch_uncertainty="torch-uncertainty")
+
+
+def missing(package: str) -> str:
+    """Why a package cannot be imported, in a few words; empty where it can."""
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        needs = getattr(error, "name", None)
+        return "not installed" if needs == package or needs is None else f"not installed: it needs {needs}"
+    return ""
+
+
+def label(package: str) -> str:
+    """Name and version."""
+    name = DISTRIBUTIONS.get(package, package)
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return name
+
+
+def load_average() -> float:
+    """Processes that wanted to run, the mean over the last minute."""
+    return os.getloadavg()[0]
+
+
+def twice(call: Callable[[int], Any]) -> tuple[Any, float, float]:
+    """What the second call gives, its seconds, and how many more the first one took: that is mostly compilation."""
+    began = time.perf_counter()
+    call(0)
+    first = time.perf_counter() - began
+    began = time.perf_counter()
+    out = call(1)
+    second = time.perf_counter() - began
+    return out, second, max(first - second, 0.0)
