@@ -1,4 +1,4 @@
-r"""ReplicaExchange exchange: any kernel at several temperatures side by side, which now and then swap their positions.
+r"""Replica exchange: any kernel at several temperatures side by side, which now and then swap their positions.
 
 K replicas of the inner kernel run at T τ_k, τ_1 = 1 < τ_2 < …, T its own temperature; hot ones cross barriers. Every
 `every` steps neighbours k, k+1 (the even pairs, then the odd ones) swap with probability min(1, S̃),
