@@ -22,7 +22,7 @@ rate of each pair are in `memory`.
 
 References
 ----------
-Swendsen & Wang (1986), ReplicaExchange Monte Carlo simulation of spin-glasses.
+Swendsen & Wang (1986), Replica Monte Carlo simulation of spin-glasses.
 Ceperley & Dewing (1999), The penalty method for random walks with uncertain energies.
 Deng, Feng, Gao, Liang & Lin (2020), Non-convex learning via replica exchange stochastic gradient MCMC, alg. 1.
 """
