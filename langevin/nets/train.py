@@ -76,7 +76,10 @@ def train(
     callbacks=(),
     store=None,
 ) -> Trained:
-    """Climb the target at a rate that falls to the share `last` of it; a note is kept every `thin` steps."""
+    """Climb the target at a rate that falls to the share `last` of it.
+
+    steps: 10 · `thin` or more; a note is kept every `thin`.
+    """
     if steps < 10 * thin:
         raise ValueError(f"train: {steps} steps with a note every {thin} are too few; take {10 * thin} or more.")
     kernel = EMA(Optimize(climber(rate, steps, clip, last)), decay)
