@@ -136,7 +136,7 @@ SECTIONS = (
         "references",
         "references.json",
         "Samplers of langevin on the references",
-        'Eight chains, 40,000 gradients each, tuned by `tune="auto"` (kernels '
+        'Eight chains, 20,000 gradients each, tuned by `tune="auto"` (kernels '
         "without a tuner: by the step size of SGLD).",
         dict(
             model="model",
