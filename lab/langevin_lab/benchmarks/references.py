@@ -69,9 +69,12 @@ BY_SGLD: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def run(size: str, seed: int) -> Result:
+def run(size: str, seed: int, *, data: str | None = None) -> Result:
+    """data: the name of one model, for that alone."""
     every, table = models(), []
-    names = QUICK if size == "quick" else list(every)
+    if data is not None and data not in every:
+        raise ValueError(f"references: there is no model {data!r}; there are {', '.join(every)}.")
+    names = [data] if data else QUICK if size == "quick" else list(every)
     kernels = ["NUTS", "MCLMC", "SGLD"] if size == "quick" else [*TUNED, *BY_SGLD]
     for i, name in enumerate(names):
         table += rows(name, every[name], kernels, BUDGET[size], seed)
