@@ -59,7 +59,8 @@ SECTIONS = (
         "noise, the same step size; one gradient a "
         "step. BlackJAX: a scan with mini-batches drawn inside; posteriors: "
         "its Python loop, `inplace=True`, on the faster "
-        "of one thread and all. Times are in turns in one process; memory is the peak of a process of its own.",
+        "of one thread and all; a call of BlackJAX's SGHMC counts as its ten "
+        "leapfrog steps. Times are in turns in one process; memory is the peak of a process of its own.",
         dict(
             net="network",
             sampler="sampler",
