@@ -34,13 +34,24 @@ def main() -> None:
     parser.add_argument("--size", default="cpu", help="of the measurements: quick or cpu")
     chosen = parser.parse_args()
     failed = [s.name for s in SECTIONS if chosen.run and s.run and not measured(s, chosen.size)]
-    bodies = {s.name: json.loads((BENCH / s.file).read_text()) for s in SECTIONS if (BENCH / s.file).is_file()}
+    bodies = {s.name: found for s in SECTIONS if (found := recorded(s))}
     body = dict(machine=machine(), versions=versions(), failed=failed, sections=bodies)
     JSON.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(bodies, body))
     print(f"{PAGE.relative_to(ROOT)} and {JSON.relative_to(ROOT)}: {', '.join(bodies)}")
     if failed:
         print(f"not measured now, recorded figures are kept: {', '.join(failed)}", file=sys.stderr)
+
+
+def recorded(section: Section) -> dict[str, Any]:
+    """The recorded file of a section, or its parts, `NAME-*.json`, one after the other; empty where there is none."""
+    whole = BENCH / section.file
+    files = [whole] if whole.is_file() else sorted(BENCH.glob(f"{whole.stem}-*.json"))
+    parts = [json.loads(file.read_text()) for file in files]
+    if not parts:
+        return {}
+    past = parts[0]["provenance"] | {"seconds": sum(part["provenance"]["seconds"] for part in parts)}
+    return parts[0] | {"table": [row for part in parts for row in part["table"]], "provenance": past}
 
 
 def measured(section: Section, size: str) -> bool:

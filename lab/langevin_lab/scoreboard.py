@@ -59,7 +59,8 @@ SECTIONS = (
         "noise, the same step size; one gradient a "
         "step. BlackJAX: a scan with mini-batches drawn inside; posteriors: "
         "its Python loop, `inplace=True`, on the faster "
-        "of one thread and all. Times are in turns in one process; memory is the peak of a process of its own.",
+        "of one thread and all; a call of BlackJAX's SGHMC counts as its ten "
+        "leapfrog steps. Times are in turns in one process; memory is the peak of a process of its own.",
         dict(
             net="network",
             sampler="sampler",
@@ -136,7 +137,7 @@ SECTIONS = (
         "references",
         "references.json",
         "Samplers of langevin on the references",
-        'Eight chains, 40,000 gradients each, tuned by `tune="auto"` (kernels '
+        'Eight chains, 20,000 gradients each, tuned by `tune="auto"` (kernels '
         "without a tuner: by the step size of SGLD).",
         dict(
             model="model",

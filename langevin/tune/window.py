@@ -15,6 +15,7 @@ Stan Development Team (2024), Stan reference manual, §15.2 (automatic parameter
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -80,16 +81,26 @@ def _metric(kept, dense: bool):
 
 
 def _nuts(key, kernel, target, states, acceptance, steps, dense):
-    import blackjax
-
     chains = jax.tree.leaves(states.position)[0].shape[0]
     k_warm, k_look = jax.random.split(key)
+    keys = jax.random.split(k_warm, chains)
+    end, step, mass = _adapt(keys, kernel, target, states.position, acceptance, steps=steps, dense=dense)
+    each = spread(replace(kernel, inverse_mass=None), chains)
+    tuned = PerChain(replace(each, step_size=step, inverse_mass=mass))
+    moved = states._replace(position=end.position, memory=end)
+    again = lambda k, s: refresh(k, s, target)
+    return tuned, jax.vmap(again, (0, MAPPED), MAPPED)(jax.random.split(k_look, chains), moved)
+
+
+@partial(jax.jit, static_argnames=("steps", "dense"))
+def _adapt(keys, kernel, target, positions, acceptance, *, steps, dense):
+    """BlackJAX's window adaptation of every chain: one program for all seeds and numbers."""
+    import blackjax
 
     def one(key, position):
-        log_density = lambda x: target.log_density(x) / kernel.temperature
         warm = blackjax.window_adaptation(
             blackjax.nuts,
-            log_density,
+            lambda x: target.log_density(x) / kernel.temperature,
             is_mass_matrix_diagonal=not dense,
             initial_step_size=kernel.step_size,
             target_acceptance_rate=acceptance,
@@ -98,9 +109,4 @@ def _nuts(key, kernel, target, states, acceptance, steps, dense):
         (end, parameters), _ = warm.run(key, position, steps)
         return end, parameters["step_size"], parameters["inverse_mass_matrix"]
 
-    end, step, mass = jax.jit(jax.vmap(one))(jax.random.split(k_warm, chains), states.position)
-    each = spread(replace(kernel, inverse_mass=None), chains)
-    tuned = PerChain(replace(each, step_size=step, inverse_mass=mass))
-    moved = states._replace(position=end.position, memory=end)
-    again = lambda k, s: refresh(k, s, target)
-    return tuned, jax.vmap(again, (0, MAPPED), MAPPED)(jax.random.split(k_look, chains), moved)
+    return jax.vmap(one)(keys, positions)

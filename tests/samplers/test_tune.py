@@ -23,7 +23,7 @@ from langevin.targets.zoo import Gaussian
 from langevin.tune.dual_averaging import dual_averaging
 from langevin.tune.positions import tuner
 from langevin.tune.warm_start import warm_start
-from langevin.tune.window import lengths, window
+from langevin.tune.window import _adapt, lengths, window
 
 CHAINS = 64
 
@@ -179,3 +179,14 @@ def test_tuners_decompose_matrices_with_one_thread(key):
     assert seen
     assert set(seen) == {1}
     assert threads() == before
+
+
+def test_nuts_is_tuned_again_by_the_same_program(key):
+    """Another seed and step size do not compile the adaptation again."""
+    target, start = Density(lambda x: -0.5 * jnp.sum(x**2)), jnp.zeros((2, 3))
+    k_first, k_again = jax.random.split(key)
+    with jax.debug_key_reuse(False):  # BlackJAX uses a key twice
+        window(k_first, NUTS(0.1), target, start, steps=20)
+        before = _adapt._cache_size()
+        window(k_again, NUTS(0.2), target, start, steps=20)
+    assert _adapt._cache_size() == before

@@ -3,7 +3,7 @@ r"""The stationary distribution of SGLD, SGHMC and PSGLD at three temperatures: 
 The posterior of a linear regression, 200 examples and four coefficients of unequal scales, is Gaussian and known; at
 temperature T its covariance is T times the posterior's. All gradients are of all data, so what is measured is the
 sampler alone. Every sampler gets the settings of the table in `settings`, with λ the largest curvature: SGLD h = 0.1/λ,
-whose own bias in the variance is at most 5 %; SGHMC h = 0.2/√λ and friction √λ, at most 10 %. PSGLD is tuned by
+whose own bias in the variance is at most 5 %; SGHMC h = 0.2/√λ and friction √λ. PSGLD is tuned by
 `tune="auto"`, and its uncorrected form has the same settings. BlackJAX runs in the loop of this library.
 
 A row: `variance`, the mean over coefficients of variance ÷ T · posterior variance, which should be 1; `worst`, that of

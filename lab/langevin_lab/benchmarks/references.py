@@ -45,11 +45,11 @@ from langevin_lab.references.models import Model
 from langevin_lab.references.score import score
 
 CHAINS, PILOT, MOST = 8, 100, 2000  # draws of the pilot, draws kept
-BUDGET = {"quick": 1000, "cpu": 40_000, "gpu": 40_000}  # gradients a chain
+BUDGET = {"quick": 1000, "cpu": 20_000, "gpu": 20_000}  # gradients a chain
 QUICK = ["mesquite-logmesquite_logvash", "eight_schools-eight_schools_noncentered"]
 WITHIN = 0.1  # deviations
 TUNED: dict[str, tuple[Any, int]] = {  # kernel, steps between draws
-    "NUTS": (NUTS(0.1), 1),
+    "NUTS": (NUTS(0.1, max_doublings=8), 1),
     "HMC": (HMC(0.1), 1),
     "MALA": (MALA(0.01), 10),
     "GHMC": (GHMC(0.1), 10),
@@ -69,9 +69,12 @@ BY_SGLD: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def run(size: str, seed: int) -> Result:
+def run(size: str, seed: int, *, data: str | None = None) -> Result:
+    """data: the name of one model, for that alone."""
     every, table = models(), []
-    names = QUICK if size == "quick" else list(every)
+    if data is not None and data not in every:
+        raise ValueError(f"references: there is no model {data!r}; there are {', '.join(every)}.")
+    names = [data] if data else QUICK if size == "quick" else list(every)
     kernels = ["NUTS", "MCLMC", "SGLD"] if size == "quick" else [*TUNED, *BY_SGLD]
     for i, name in enumerate(names):
         table += rows(name, every[name], kernels, BUDGET[size], seed)
@@ -90,6 +93,7 @@ def run(size: str, seed: int) -> Result:
 def rows(name: str, model: Model, kernels: list[str], budget: int, seed: int) -> list[dict[str, Any]]:
     """One row a kernel; what cannot be tuned or diverges says so in its row."""
     found, exact, h = [], trusted(name), None
+    values_of = jax.jit(jax.vmap(jax.vmap(model.values)))
     for kernel in kernels:
         k_start, k_tune, k_run = jax.random.split(noise.key(seed), 3)
         row: dict[str, Any] = dict(model=name, kernel=kernel)
@@ -105,24 +109,24 @@ def rows(name: str, model: Model, kernels: list[str], budget: int, seed: int) ->
                     h = tuned.step_size if kernel == "SGLD" else h
                 else:
                     tuned, thin = BY_SGLD[kernel](h), 10
-                row |= _scored(k_run, tuned, model, start, exact, thin, budget)
+                row |= _scored(k_run, tuned, model.target, start, values_of, exact, thin, budget)
         except (RuntimeError, ValueError, FloatingPointError, TypeError) as error:
             row |= dict(note=str(error).split(";")[0])
         found.append(row | dict(seconds=time.perf_counter() - began))
     return found
 
 
-def _scored(key, kernel, model: Model, start, exact, thin: int, budget: int) -> dict[str, Any]:
+def _scored(key, kernel, target, start, values_of, exact, thin: int, budget: int) -> dict[str, Any]:
     """A pilot tells what a draw costs; then a run within the budget, its first fifth left out."""
     k_pilot, k_run = jax.random.split(key)
     how = dict(thin=thin, collect=position_of)
-    pilot = run_chains(k_pilot, kernel, model.target, start, draws=PILOT, **how)
+    pilot = run_chains(k_pilot, kernel, target, start, draws=PILOT, **how)
     cost = float(np.mean(np.asarray(pilot.info.n_grad)))
     draws = max(int(0.8 * budget / cost), 50)
-    done = run_chains(k_run, kernel, model.target, start, draws=draws, warmup=draws // 4, **how)
+    done = run_chains(k_run, kernel, target, start, draws=draws, warmup=draws // 4, **how)
     every = max(draws // MOST, 1)
     kept = jax.tree.map(lambda u: jnp.asarray(u)[:, every - 1 :: every], done.kept)
-    values = np.asarray(jax.jit(jax.vmap(jax.vmap(model.values)))(kept))
+    values = np.asarray(values_of(kept))
     cold = np.asarray(done.info.log_weight)[:, -1] > -np.inf  # hot replicas are not draws of the model
     fine = np.asarray(done.info.ok).all(axis=1) & np.isfinite(values).all(axis=(1, 2))
     gradients = float(np.asarray(done.info.n_grad).sum())
