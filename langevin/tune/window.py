@@ -6,7 +6,8 @@ the metric is set to the shrunken variance of all chains' draws,
     M⁻¹ = n/(n + 5) · s² + 10⁻³ · 5/(n + 5),
 
 and a last stretch of step-size search. Pooling chains gives a good metric from short windows. For `NUTS` BlackJAX's
-own window adaptation is used, chain by chain, and PerChain(kernel) comes back.
+own window adaptation is used, chain by chain, and PerChain(kernel) comes back; a chain that ran away is replaced by
+another, with a warning.
 
 References
 ----------
@@ -15,6 +16,7 @@ Stan Development Team (2024), Stan reference manual, §15.2 (automatic parameter
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -84,12 +86,31 @@ def _nuts(key, kernel, target, states, acceptance, steps, dense):
     chains = jax.tree.leaves(states.position)[0].shape[0]
     k_warm, k_look = jax.random.split(key)
     keys = jax.random.split(k_warm, chains)
-    end, step, mass = _adapt(keys, kernel, target, states.position, acceptance, steps=steps, dense=dense)
+    end, step, mass = _kept(*_adapt(keys, kernel, target, states.position, acceptance, steps=steps, dense=dense))
     each = spread(replace(kernel, inverse_mass=None), chains)
     tuned = PerChain(replace(each, step_size=step, inverse_mass=mass))
     moved = states._replace(position=end.position, memory=end)
     again = lambda k, s: refresh(k, s, target)
     return tuned, jax.vmap(again, (0, MAPPED), MAPPED)(jax.random.split(k_look, chains), moved)
+
+
+def _kept(end, step, mass):
+    """Of chains that ran away (no step size, or a metric that is not finite) the place, step and metric of others."""
+    finite = [np.isfinite(np.asarray(u)).reshape(len(u), -1).all(axis=1) for u in jax.tree.leaves((step, mass, end))]
+    good = np.logical_and.reduce([*finite, np.asarray(step) > 0])
+    if good.all():
+        return end, step, mass
+    lost, left = np.flatnonzero(~good), np.flatnonzero(good)
+    if not len(left):
+        raise ValueError(f"window: all {len(good)} chains ran away in warm-up; start them nearer to the mode.")
+    warnings.warn(
+        f"window: {len(lost)} of {len(good)} chains ran away in warm-up (the first is {lost[0]}); they go on where "
+        "others are, with their step size and metric.",
+        stacklevel=5,
+    )
+    source = np.arange(len(good))
+    source[lost] = left[np.arange(len(lost)) % len(left)]
+    return jax.tree.map(lambda u: u[source], (end, step, mass))
 
 
 @partial(jax.jit, static_argnames=("steps", "dense"))

@@ -23,7 +23,7 @@ from langevin.targets.zoo import Gaussian
 from langevin.tune.dual_averaging import dual_averaging
 from langevin.tune.positions import tuner
 from langevin.tune.warm_start import warm_start
-from langevin.tune.window import _adapt, lengths, window
+from langevin.tune.window import _adapt, _kept, lengths, window
 
 CHAINS = 64
 
@@ -190,3 +190,14 @@ def test_nuts_is_tuned_again_by_the_same_program(key):
         before = _adapt._cache_size()
         window(k_again, NUTS(0.2), target, start, steps=20)
     assert _adapt._cache_size() == before
+
+
+def test_a_chain_that_ran_away_in_warm_up_is_replaced():
+    place, step, mass = jnp.arange(4.0)[:, None], jnp.array([0.1, 0.0, 0.3, 0.4]), jnp.ones((4, 1))
+    with pytest.warns(UserWarning, match="2 of 4 chains ran away in warm-up"):
+        place, step, mass = _kept(place, step, mass.at[3].set(jnp.nan))
+    np.testing.assert_allclose(place[:, 0], [0, 0, 2, 2])
+    np.testing.assert_allclose(step, [0.1, 0.1, 0.3, 0.3])
+    assert np.isfinite(mass).all()
+    with pytest.raises(ValueError, match="all 4 chains ran away"):
+        _kept(place, 0 * step, mass)
