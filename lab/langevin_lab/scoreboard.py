@@ -42,11 +42,11 @@ SECTIONS = (
             method="library",
             bias="max bias/sd",
             noise="noise",
-            ess_per_1000="ESS / 1,000 gradients",
+            ess_per_1000="ESS / 10³ gradients",
             ess_per_s="ESS / s",
             seconds="seconds",
             compile="compile, s",
-            quality="time to these draws, s",
+            quality="time to draws, s",
         ),
         dict(ess_per_s=-1, quality=1, ess_per_1000=-1),
         ("model",),
@@ -163,7 +163,8 @@ def page(bodies: dict[str, Any], body: dict[str, Any]) -> str:
         "versions, and where langevin loses. `make scoreboard` "
         "measures the first four tables and writes this page and "
         "`lab/results/scoreboard.json`; each of the others is recorded by the "
-        "command beside it.",
+        "command beside it. The best of each comparison is bold; the last "
+        "column says in what a row of langevin is behind the best, and by what factor.",
         "",
         f"Machine: {where['processor']}, {where['cores']} cores, Python {where['python']}. Versions: "
         + ", ".join(f"{name} {v}" for name, v in known.items())
@@ -186,30 +187,47 @@ def table(section: Section, body: dict[str, Any]) -> list[str]:
     if any("note" in row for row in rows) and "note" not in keys:
         keys.append("note")
     said = [behind(section, row, rows) for row in rows]
-    head = [section.columns.get(k, k) for k in keys] + (["where it loses"] if any(said) else [])
+    head = [section.columns.get(k, k) for k in keys] + (["behind in"] if any(said) else [])
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row, words in zip(rows, said, strict=True):
-        cells = [cell(row.get(k, "")) for k in keys] + ([words] if any(said) else [])
+        cells = [bold(section, k, row, rows) for k in keys] + ([words] if any(said) else [])
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
+def bold(section: Section, key: str, row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """A cell; in bold where it is the best of its group."""
+    text = cell(row.get(key, ""))
+    if key not in section.lost or key not in row:
+        return text
+    every = [section.lost[key] * r[key] for r in alike(section, row, rows) if key in r]
+    return f"**{text}**" if len(every) > 1 and section.lost[key] * row[key] == min(every) else text
+
+
 def cell(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    return str(value).replace("|", "\\|")
+        return f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}"
+    first, _, second = str(value).partition("-")
+    known = second if second.startswith(first) and "_" in second else str(value)  # posteriordb names data and model
+    return known.replace("|", "\\|")
+
+
+def alike(section: Section, row: dict[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows that are compared with this one."""
+    return [r for r in rows if all(r.get(k) == row.get(k) for k in section.group)]
 
 
 def behind(section: Section, row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """Where a row of ours is behind the best peer of its group; of any row, where it misses its distribution."""
+    """In what a row of ours is behind the best peer of its group; of any row, where it misses its distribution."""
     words = [remark(section.name, row)]
     if str(row.get("method", "")).startswith(OURS):
-        group = [r for r in rows if all(r.get(k) == row.get(k) for k in section.group)]
         for key, sign in section.lost.items():
-            theirs = {r["method"]: r[key] for r in group if not r["method"].startswith(OURS) and key in r}
-            best = min(theirs, key=lambda name: sign * theirs[name], default=None)
-            if best is not None and key in row and sign * theirs[best] < sign * row[key]:
-                words.append(f"{section.columns.get(key, key)}: {best} has {cell(theirs[best])}")
+            theirs = [r[key] for r in alike(section, row, rows) if not r["method"].startswith(OURS) and key in r]
+            best = min(theirs, key=lambda value: sign * value, default=None)
+            if best is not None and key in row and sign * best < sign * row[key]:
+                ratio = max(best / row[key], row[key] / best) if best and row[key] > 0 < best else float("nan")
+                times = f" {ratio:.2g}×" if ratio == ratio else ""
+                words.append(f"{section.columns.get(key, key).split(',')[0]}{times}")
     return "; ".join(filter(None, words))
 
 

@@ -25,7 +25,9 @@ def test_every_section_is_a_benchmark():
 
 def test_a_lost_comparison_is_told():
     rows = ROW | dict(method="langevin NUTS"), ROW | dict(method="fast", ess_per_s=200.0)
-    assert scoreboard.behind(SECTION, rows[0], rows) == "ESS / s: fast has 200"
+    assert scoreboard.behind(SECTION, rows[0], rows) == "ESS / s 2×"
+    assert scoreboard.bold(SECTION, "ess_per_s", rows[1], rows) == "**200**"
+    assert scoreboard.bold(SECTION, "ess_per_s", rows[0], rows) == "100"
     assert scoreboard.behind(SECTION, rows[0], (rows[0], ROW | dict(method="slow", ess_per_s=50.0))) == ""
     assert scoreboard.behind(SECTION, rows[1], rows) == ""
 
