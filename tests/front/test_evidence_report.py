@@ -171,7 +171,7 @@ def test_a_fit_that_goes_on_keeps_its_evidence(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "write", lambda *_: None)
     (tmp_path / "m.new").mkdir()  # left over by a process that was killed
     (tmp_path / "m.new" / "estimator.json").write_text("")
-    folders.save(out, Model(), pages.regression(rows=12, draws=20), {}, (None, None))
+    folders.save(out, Model(), [pages.regression(rows=12, draws=20)], {}, (None, None))
     assert told.read(out)[0]["table"][0]["log_z"] == -1.0
     assert (out / "report.json").exists()
 
