@@ -12,8 +12,10 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,10 @@ def main() -> None:
     parser.add_argument("--run", action="store_true", help="measure nuts, steps, laws and tables first")
     parser.add_argument("--size", default="cpu", help="of the measurements: quick or cpu")
     chosen = parser.parse_args()
-    failed = [s.name for s in SECTIONS if chosen.run and s.run and not measured(s, chosen.size)]
+    with tempfile.TemporaryDirectory() as folder:  # first all, then all into the tree: a record names a clean commit
+        failed = [s.name for s in SECTIONS if chosen.run and s.run and not measured(s, chosen.size, Path(folder))]
+        for file in Path(folder).glob("*.json"):
+            shutil.copy(file, BENCH)
     bodies = {s.name: found for s in SECTIONS if (found := recorded(s))}
     body = dict(machine=machine(), versions=versions(), failed=failed, sections=bodies)
     JSON.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
@@ -54,11 +59,11 @@ def recorded(section: Section) -> dict[str, Any]:
     return parts[0] | {"table": [row for part in parts for row in part["table"]], "provenance": past}
 
 
-def measured(section: Section, size: str) -> bool:
-    """Run one benchmark in a process of its own; what fails leaves the recorded file as it is."""
+def measured(section: Section, size: str, folder: Path) -> bool:
+    """Run one benchmark in a process of its own, and write what it found to the folder."""
     command = [sys.executable, "-m", "langevin.cli", "bench", section.name, "--size", size]
     try:
-        done = subprocess.run([*command, "--json", str(BENCH / section.file)], cwd=ROOT, timeout=600)
+        done = subprocess.run([*command, "--json", str(folder / section.file)], cwd=ROOT, timeout=600)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0

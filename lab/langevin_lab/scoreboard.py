@@ -243,9 +243,9 @@ def remark(name: str, row: dict[str, Any]) -> str:
 
 
 def source(section: Section, body: dict[str, Any]) -> str:
-    past, load = body["provenance"], body["figures"].get("load_average")
-    busy = "" if load is None else f"; load average at the start {load:.1f}"
-    if load is not None and load > 1:
+    past, others = body["provenance"], body["figures"].get("busy_cores")
+    busy = "" if others is None else f"; others kept {others:.1f} cores busy at the start"
+    if others is not None and others > 0.3:
         busy += " (the machine was busy: ratios are safer than times)"
     lost = body.get("bars", {})
     bars = "".join(f"; `{k}` = {body['figures'].get(k)}, bar {bar}" for k, bar in lost.items())

@@ -16,7 +16,7 @@ ROW = dict(model="m", bias=0.02, ess_per_s=100.0, quality=3.0)
 
 def body(*rows, load=0.5):
     past = dict(seed=0, device="cpu", seconds=1.0, git="abc", versions={"jax": "0.10"})
-    return dict(figures={"load_average": load}, table=list(rows), provenance=past, bars={})
+    return dict(figures={"busy_cores": load}, table=list(rows), provenance=past, bars={})
 
 
 def test_every_section_is_a_benchmark():

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 DISTRIBUTIONS = dict(laplace="laplace-torch", bde="sklearn-contrib-bde", torch_uncertainty="torch-uncertainty")
@@ -31,9 +32,21 @@ def label(package: str) -> str:
         return name
 
 
-def load_average() -> float:
-    """Processes that wanted to run, the mean over the last minute."""
-    return os.getloadavg()[0]
+def busy_cores(seconds: float = 1.0) -> float:
+    """Cores that others keep busy, over a second in which this process sleeps; where that is not told, the load."""
+    try:
+        idle, every = _ticks()
+        time.sleep(seconds)
+        idle_now, every_now = _ticks()
+    except OSError:
+        return os.getloadavg()[0]
+    return (os.cpu_count() or 1) * (1 - (idle_now - idle) / max(every_now - every, 1))
+
+
+def _ticks() -> tuple[int, int]:
+    """Idle ticks of all cores, and all ticks, since the machine was started."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def twice(call: Callable[[int], Any]) -> tuple[Any, float, float]:

@@ -31,7 +31,7 @@ from langevin.samplers.sgld import SGLD
 from langevin.samplers.underdamped import Underdamped
 from langevin.targets.bayes import Bayes
 from langevin.tune.auto import auto
-from langevin_lab.benchmarks._peers import label, load_average, missing
+from langevin_lab.benchmarks._peers import busy_cores, label, missing
 
 TEMPERATURES = (1.0, 0.1, 0.01)
 SIZES = {"quick": (64, 200), "cpu": (256, 600), "gpu": (256, 600)}  # chains, draws
@@ -76,7 +76,7 @@ class Regression:
 
 def run(size: str, seed: int) -> Result:
     chains, draws = SIZES[size]
-    given, table, figures = Regression(seed), [], {"load_average": load_average()}
+    given, table, figures = Regression(seed), [], {"busy_cores": busy_cores()}
     h1, h2, C = 0.1 / given.curvature, 0.2 / np.sqrt(given.curvature), np.sqrt(given.curvature)
     kernels: dict[str, tuple[str, Callable[[float], Any]]] = {
         "langevin SGLD": ("h = 0.1/λ", lambda T: SGLD(h1, T)),

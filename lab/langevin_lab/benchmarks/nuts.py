@@ -24,7 +24,7 @@ from langevin.core.posterior import sample
 from langevin.core.result import Result
 from langevin.samplers.blackjax import NUTS
 from langevin.samplers.mams import MAMS
-from langevin_lab.benchmarks._peers import label, load_average, missing, twice
+from langevin_lab.benchmarks._peers import busy_cores, label, missing, twice
 from langevin_lab.references import Model, models, trusted
 from langevin_lab.references.score import score
 
@@ -54,12 +54,12 @@ class Drawn(NamedTuple):
 def run(size: str, seed: int) -> Result:
     names = NAMES[:1] if size == "quick" else NAMES
     length = 100 if size == "quick" else DRAWS
-    table, load = [], load_average()
+    table, load = [], busy_cores()
     for i, name in enumerate(names):
         for method in SETTINGS:
             table.append(dict(model=name, method=method) | row(name, models()[name], method, seed, length))
         progress.tell(i + 1, len(names))
-    figures: dict[str, float] = {"load_average": load}
+    figures: dict[str, float] = {"busy_cores": load}
     ours = _rates(table, "langevin NUTS")
     for method in SETTINGS:
         theirs = _rates(table, method)

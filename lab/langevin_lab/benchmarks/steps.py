@@ -33,7 +33,7 @@ from langevin.core.begin import begin_all
 from langevin.core.result import Result, interleaved, ratio
 from langevin.samplers.sghmc import SGHMC
 from langevin.samplers.sgld import SGLD
-from langevin_lab.benchmarks._peers import label, load_average, missing
+from langevin_lab.benchmarks._peers import busy_cores, label, missing
 from langevin_lab.benchmarks.overhead import log_density, problem
 
 NETS = {"8-16-16-2": (8, 16, 16, 2), "784-200-200-10": (784, 200, 200, 10)}
@@ -51,7 +51,7 @@ def run(size: str, seed: int) -> Result:
     table: list[dict[str, Any]] = [
         dict(net="", sampler="", method=name, note=missing(name)) for name in LIBRARIES if name not in here
     ]
-    figures: dict[str, float] = {"load_average": load_average()}
+    figures: dict[str, float] = {"busy_cores": busy_cores()}
     for net in nets:
         for sampler in SAMPLERS:
             steps = 20 if size == "quick" else STEPS[net]

@@ -22,7 +22,7 @@ import numpy as np
 
 from langevin.core.result import Result
 from langevin.data import tables
-from langevin_lab.benchmarks._peers import label, load_average, missing
+from langevin_lab.benchmarks._peers import busy_cores, label, missing
 from langevin_lab.benchmarks.bde import split
 
 RECORDED = Path(__file__).parents[2] / "results" / "bench" / "bde-airfoil.json"
@@ -32,7 +32,7 @@ STEPS = {"quick": 50, "cpu": 2000, "gpu": 2000}
 def run(size: str, seed: int) -> Result:
     parts = split(tables.load("airfoil", task="regression"))
     narrow = {k: np.asarray(u, np.float32) for k, u in parts.items()}
-    load, table = load_average(), []
+    load, table = busy_cores(), []
     if size == "quick":
         narrow["x_train"], narrow["y_train"] = narrow["x_train"][:200], narrow["y_train"][:200]
     table.append(ours(narrow, seed, quick=size == "quick"))
@@ -43,7 +43,7 @@ def run(size: str, seed: int) -> Result:
         table.append(dict(method=f"torch-uncertainty {way}", note=why or "not run: no adapter has been tested"))
     table.append(recorded())
     by = {row["method"]: row for row in table if "nll" in row}
-    figures: dict[str, float] = {"load_average": load}
+    figures: dict[str, float] = {"busy_cores": load}
     figures |= {f"nll_minus_langevin_{m}": r["nll"] - by["langevin"]["nll"] for m, r in by.items() if m != "langevin"}
     figures |= {f"seconds_over_langevin_{m}": r["seconds"] / by["langevin"]["seconds"] for m, r in by.items()}
     return Result("tables", figures, table)
