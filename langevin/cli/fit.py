@@ -117,7 +117,7 @@ def fit(
     LAST_WORDS.append(lambda: place.tell_stopped(bar.clock.stage, "terminated"))
     try:
         with bar, progress.listen(bar, *([_follow(page, bar)] if page else [])), _warnings_said():
-            model.fit(X, _named(y, table.targets), weight, watch=watch, store=place.begin())
+            model.fit(X, table.named(train), weight, watch=watch, store=place.begin())
             with progress.stage("score"):
                 facts = _facts(model, table, test, (X, y))
                 result = _result(facts, data, seed, bar.clock.seconds, model.seconds_)
@@ -206,13 +206,6 @@ def _estimator(task: str, given: dict[str, Any], family: dict[str, str]) -> Any:
     if given["kernel"] and needed:
         fail(f"fit: {cls.__name__} needs a value for {', '.join(needed)}; such a kernel is made in Python.")
     return made.set_params(kernel=cls(**values) if given["kernel"] else values or None)
-
-
-def _named(y: np.ndarray, targets: tuple[str, ...]) -> Any:
-    """Several targets with their names, which predictions have too."""
-    import pandas as pd
-
-    return y if y.ndim == 1 else pd.DataFrame(y, columns=list(targets))
 
 
 def _is_finished(model: Any) -> bool:

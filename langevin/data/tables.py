@@ -79,6 +79,12 @@ class Frame:
     identifiers: tuple[str, ...] = ()
     targets: tuple[str, ...] = field(default=())
 
+    def named(self, rows: np.ndarray) -> Any:
+        """Targets of some rows; several with their names, which predictions have too."""
+        import pandas as pd
+
+        return self.y[rows] if self.y.ndim == 1 else pd.DataFrame(self.y[rows], columns=list(self.targets))
+
     def only(self, target: str) -> Frame:
         """The table with one of its targets."""
         if self.y.ndim == 1:
