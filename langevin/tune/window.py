@@ -6,8 +6,8 @@ the metric is set to the shrunken variance of all chains' draws,
     M⁻¹ = n/(n + 5) · s² + 10⁻³ · 5/(n + 5),
 
 and a last stretch of step-size search. Pooling chains gives a good metric from short windows. For `NUTS` BlackJAX's
-own window adaptation is used, chain by chain, and PerChain(kernel) comes back; a chain that ran away is replaced by
-another, with a warning.
+own window adaptation is used, chain by chain, and PerChain(kernel) comes back; a chain whose warm-up failed is
+replaced by another, with a warning.
 
 References
 ----------
@@ -95,17 +95,17 @@ def _nuts(key, kernel, target, states, acceptance, steps, dense):
 
 
 def _kept(end, step, mass):
-    """Of chains that ran away (no step size, or a metric that is not finite) the place, step and metric of others."""
+    """Chains whose step size is 0, or whose metric is not finite, get position, step size and metric of others."""
     finite = [np.isfinite(np.asarray(u)).reshape(len(u), -1).all(axis=1) for u in jax.tree.leaves((step, mass, end))]
     good = np.logical_and.reduce([*finite, np.asarray(step) > 0])
     if good.all():
         return end, step, mass
     lost, left = np.flatnonzero(~good), np.flatnonzero(good)
     if not len(left):
-        raise ValueError(f"window: all {len(good)} chains ran away in warm-up; start them nearer to the mode.")
+        raise ValueError(f"window: the warm-up failed in all {len(good)} chains; start them nearer to the mode.")
     warnings.warn(
-        f"window: {len(lost)} of {len(good)} chains ran away in warm-up (the first is {lost[0]}); they go on where "
-        "others are, with their step size and metric.",
+        f"window: the warm-up failed in {len(lost)} of {len(good)} chains (the first is {lost[0]}): the step size is 0 "
+        "or the metric is not finite; they get position, step size and metric of other chains.",
         stacklevel=5,
     )
     source = np.arange(len(good))

@@ -34,6 +34,7 @@ def test_every_target_has_figures_and_a_verdict(fitted):
     for name, column in (("heat", "x"), ("cool net", "z")):
         one = body["targets"][name]
         assert [row["model"] for row in one["table"]] == ["trivial", "linear", "boosting"]
+        assert one["table"][1]["RMSE"] < 2, "the linear model was fitted to another target"
         assert one["drivers"][0]["column"] == column
         assert one["verdict"]["headline"] in said
     assert said.index("\nheat\n") < said.index("\ncool net\n")
