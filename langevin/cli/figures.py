@@ -25,12 +25,10 @@ BAR_SIZES = ("cpu", "gpu")  # sizes that bars are stated for, unless a module sa
 
 
 class Kind(NamedTuple):
-    """command: its name; thing: what it runs; title, target: of the page that --all writes; package: where they are."""
+    """command: its name; thing: what it runs; package: where they are."""
 
     command: str
     thing: str
-    title: str
-    target: str
     package: str
 
     def modules(self) -> dict[str, str]:
@@ -66,9 +64,7 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
         data: Data = None,
         every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
         show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
-        out: Annotated[
-            Path | None, typer.Option(help="With --all: a folder for JSON files, figures and one Markdown table.")
-        ] = None,
+        out: Annotated[Path | None, typer.Option(help="With --all: a folder for JSON files and figures.")] = None,
     ) -> None:
         modules, how = kind.modules(), How(json, seed, size, figure, quiet, data)
         if size not in SIZES:
@@ -78,7 +74,7 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
         if show:
             _list(modules)
         elif every:
-            _all(kind, modules, out, how)
+            _all(modules, out, how)
         elif name not in modules:
             fail(f"{kind.command}: there is no {kind.thing} named {name!r}; there are {', '.join(modules)}.")
         else:
@@ -88,8 +84,8 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
     return command
 
 
-BENCH = Kind("bench", "benchmark", "Benchmarks", "make bench", "langevin_lab.benchmarks")
-REPRODUCE = Kind("reproduce", "result", "Results", "make results", "langevin_lab.experiments")
+BENCH = Kind("bench", "benchmark", "langevin_lab.benchmarks")
+REPRODUCE = Kind("reproduce", "result", "langevin_lab.experiments")
 bench = _command(BENCH, "Measure speed and memory against the limit and the peers.")
 reproduce = _command(REPRODUCE, "Reproduce a result of the papers, its figure included.")
 
@@ -145,8 +141,8 @@ def _list(modules: dict[str, str]) -> None:
         print(f"{name:20} {_first_line(module)}")
 
 
-def _all(kind: Kind, modules: dict[str, str], out: Path | None, how: How) -> None:
-    """Run every module whose data and packages are there; with a folder, leave JSON, figures and a table there."""
+def _all(modules: dict[str, str], out: Path | None, how: How) -> None:
+    """Run every module whose data and packages are there; with a folder, leave JSON and figures there."""
     from langevin.data.files import DataError
 
     for name, path in modules.items():
@@ -157,10 +153,6 @@ def _all(kind: Kind, modules: dict[str, str], out: Path | None, how: How) -> Non
             continue
         if out and result.drawing:
             result.drawing(str(out / f"{name}.png"))
-    if out:
-        from langevin.core.result import markdown
-
-        (out / "README.md").write_text(markdown(out, kind.title, kind.target))
 
 
 def _print(result, figure: Path | None) -> None:

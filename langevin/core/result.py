@@ -41,21 +41,6 @@ class Result:
         Path(path).write_text(json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n")
 
 
-def markdown(folder: str | Path, title: str = "Benchmarks", command: str = "make bench") -> str:
-    """The figures of every JSON file below a folder with their bars as one table, and the drawings beside them."""
-    lines = [f"# {title}", "", f"`{command}` measures these and writes the JSON files beside this page.", ""]
-    for drawing in sorted(Path(folder).rglob("*.png")):
-        lines += [f"![{drawing.stem}]({drawing.relative_to(folder)})", ""]
-    lines += ["| name | figure | measured | bar | where |", "|---|---|---|---|---|"]
-    for file in sorted(Path(folder).rglob("*.json")):
-        body = json.loads(file.read_text())
-        where = body["provenance"]
-        place = f"{where['device']}, JAX {where['versions']['jax']}, {where['git'] or 'installed'}"
-        for name, value in body["figures"].items():
-            lines.append(f"| {file.stem} | {name} | {value} | {body['bars'].get(name, '')} | {place} |")
-    return "\n".join(lines) + "\n"
-
-
 def interleaved(runs: dict[str, Callable[[int], Any]], repeats: int = 7) -> dict[str, list[float]]:
     """Seconds of every run, taken in turns so that a slow moment hits all alike; the first call is not timed."""
     for run in runs.values():
