@@ -90,6 +90,12 @@ def keep(path: Path | None, mark: str) -> Iterator[Folder | None]:
         _FOLDER.reset(before)
 
 
+def place(name: str) -> Path | None:
+    """A folder inside that of the tuner that runs now, for what it keeps by itself; None where nothing is kept."""
+    folder = _FOLDER.get()
+    return None if folder is None else folder.path / name
+
+
 def repeat(one: Round, kernel: Any, states: State, target: Any, *, rounds: int) -> tuple[Any, State]:
     """Kernel and states after so many rounds."""
     folder, first = _FOLDER.get(), 0

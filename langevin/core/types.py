@@ -70,9 +70,9 @@ class Info(NamedTuple):
 
 
 class Law(NamedTuple):
-    """What a kernel converges to: exactly p, p with a bias of order h^order, or a named wrong law."""
+    """What a kernel converges to: exactly p, p with a bias of order h^order, a named wrong law, or a fitted q."""
 
-    kind: Literal["exact", "order", "wrong"]
+    kind: Literal["exact", "order", "wrong", "approximate"]
     order: float
     density: Callable[[Any], Any] | None  # Target → Target, the law a wrong kernel really has
     words: str

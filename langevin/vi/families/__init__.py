@@ -1,0 +1,1 @@
+"""One family a file; families may use one another."""
