@@ -4,6 +4,7 @@
 `Variational` is their target, whose position is the family's parameters, and `Fit` the tuner that plans are made of.
 """
 
+from langevin.vi.bound import bound
 from langevin.vi.families.delta import Delta
 from langevin.vi.families.dropout import Dropout
 from langevin.vi.families.flow import Flow
@@ -55,6 +56,7 @@ __all__ = [
     "SteinELBO",
     "Variational",
     "approximation",
+    "bound",
     "fit",
     "log_weights",
     "pareto_k",

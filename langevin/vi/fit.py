@@ -13,10 +13,12 @@ Kingma & Ba (2015), Adam: a method for stochastic optimization.
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
 from langevin.core import rounds
@@ -71,17 +73,34 @@ class Fit:
             target = replace(target, batch=min(self.batch, target.n), order="epoch")
         aim = Variational(target, family, self.objective)
         how: dict[str, Any] = dict(chunk=max(self.steps // 50, 1), collect=nothing, store=rounds.place("fit"))
-        out = run(k_run, Optimize(adam(float(self.rate), self.steps)), aim, start, draws=self.steps, **how)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "run: chain")  # said below, of fits
+            out = run(k_run, Optimize(adam(float(self.rate), self.steps)), aim, start, draws=self.steps, **how)
         if out.interrupted:
             raise KeyboardInterrupt("vi.Fit: interrupted; nothing was drawn.")
-        params = out.states.position
-        return params, draw_each(k_draw, family, params)
+        check_finite(out.states.position, out.info.ok)
+        return out.states.position, draw_each(k_draw, family, out.states.position)
 
 
 @cache
 def adam(rate: float, steps: int) -> optax.GradientTransformation:
     """Built once: another object would compile anew."""
     return optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=1e-2))
+
+
+def check_finite(params: PyTree, ok: Any) -> None:
+    """Refuse fits that all ended in NaN; where some did, say so: their draws are left out as diverged chains are."""
+    leaves = [np.isfinite(np.asarray(u)).reshape(len(u), -1).all(axis=1) for u in jax.tree.leaves(params)]
+    ok = np.asarray(ok)
+    fine = np.all([*leaves, ok.all(axis=1)], axis=0)
+    if fine.all():
+        return
+    first = int(np.argmin(ok.all(axis=0))) + 1
+    lost = f"{int((~fine).sum())} of {len(fine)} fits, first near step {first}"
+    what = f"vi.Fit: the objective became NaN or infinite in {lost}"
+    if not fine.any():
+        raise FloatingPointError(f"{what}; lower `rate`, or look whether the log density is finite at the start.")
+    warnings.warn(f"{what}; they are left out.", UserWarning, stacklevel=3)
 
 
 @jax.jit

@@ -3,7 +3,8 @@ r"""Fitting a family as a target: the position is φ, and what is maximised an o
     estimate(φ) = objective(log p̃(θ_k) − log q_φ(θ_k)),   θ_k = T_φ(ε_k).
 
 log p̃ is the inner target's, on mini-batches if it has them. Its gradient is the inner target's own, pulled back through
-T_φ, so any target can be approximated: control variates, tempered posteriors, sums. `run(key, Optimize(…), Variational(target, family, objective), φ)` is the fit.
+T_φ, so any target can be approximated: control variates, tempered posteriors, sums.
+`run(key, Optimize(…), Variational(target, family, objective), φ)` is the fit.
 
 References
 ----------
@@ -118,10 +119,10 @@ class Variational(Derived):
 
     def _weighed(self, key, rows, params):
         """Any objective of log weights: all draws are made, evaluated and pulled back together."""
-        keys = jax.random.split(key, self._count())
+        keys = jax.random.split(key, self.count())
 
         def drawn(params):
-            components, share = self._shares(params)
+            components, share = self.shares(params)
             one = lambda key, c: joint(self.family, key, params, self.objective.through, c)
             return (*each(one, keys, components), share)
 
@@ -134,11 +135,11 @@ class Variational(Derived):
         (grad,) = pull((jax.tree.map(weigh, found.grad), -terms.density.astype(log_q.dtype), of_share))
         return Eval(terms.value, grad, jnp.sum(found.n_data))
 
-    def _count(self) -> int:
+    def count(self) -> int:
         """Draws of one evaluation: of a mixture the same number of every component."""
         return self.objective.draws * (self.family.components if isinstance(self.family, families.HasStrata) else 1)
 
-    def _shares(self, params):
+    def shares(self, params):
         """The component of every draw, and the logarithm of its share."""
         draws = self.objective.draws
         if not isinstance(self.family, families.HasStrata):

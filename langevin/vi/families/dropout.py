@@ -12,6 +12,8 @@ Gal & Ghahramani (2016), Dropout as a Bayesian approximation, eqs. (3)-(7).
 
 from __future__ import annotations
 
+from numbers import Real
+
 import jax
 import jax.numpy as jnp
 
@@ -28,7 +30,7 @@ class Dropout:
     rate: float = positive(default=0.05)
 
     def __post_init__(self):
-        if isinstance(self.rate, float) and self.rate >= 1:
+        if isinstance(self.rate, Real) and self.rate >= 1:
             raise ValueError(f"Dropout: rate is {self.rate}; it must be above 0 and below 1.")
 
     def init(self, key, position):

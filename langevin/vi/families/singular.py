@@ -71,7 +71,7 @@ class Product:
         u, s, v = jnp.linalg.svd(matrix, full_matrices=False)
         short = max(self.rank - s.size, 0)  # a wider factor than the matrix has ranks begins with columns of zeros
         root = jnp.pad(jnp.sqrt(s), (0, short))[: self.rank]
-        left, right = (jnp.pad(w, ((0, 0), (0, short)))[:, : self.rank] * root for w in (u, v.T))
+        left, right = (jnp.pad(w, ((0, 0), (0, short)))[:, : self.rank] * root[None] for w in (u, v.T))
         return Pair(*(Normal(w, fill_log(w, self.scale / math.sqrt(self.rank))) for w in (left, right)))
 
     def sample(self, key, params):
@@ -128,7 +128,7 @@ class RankOne:
     def _begun(self, leaf):
         if leaf.ndim < 2:
             return fill_log(leaf, self.scale)
-        sides = (jnp.zeros((math.prod(leaf.shape[:-1]), 1)), jnp.zeros(leaf.shape[-1]))
+        sides = (jnp.zeros((math.prod(leaf.shape[:-1]), 1)), jnp.zeros((1, leaf.shape[-1])))
         return Pair(*(Normal(side, fill_log(side, self.scale)) for side in sides))
 
     def sample(self, key, params):

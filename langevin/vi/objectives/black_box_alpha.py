@@ -14,6 +14,7 @@ Li & Gal (2017), Dropout inference in Bayesian neural networks with alpha-diverg
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import jax
@@ -36,7 +37,7 @@ class BlackBoxAlpha:
     draws: int = static(default=10)
 
     def __post_init__(self):
-        if self.draws < 1 or (isinstance(self.alpha, float) and self.alpha > 1):
+        if self.draws < 1 or (isinstance(self.alpha, Real) and self.alpha > 1):
             raise ValueError(
                 f"BlackBoxAlpha: alpha is {self.alpha} and draws {self.draws}; take 0 < alpha ≤ 1 and 1 draw or more."
             )

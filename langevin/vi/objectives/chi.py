@@ -11,6 +11,8 @@ Dieng, Tran, Ranganath, Paisley & Blei (2017), Variational inference via χ uppe
 
 from __future__ import annotations
 
+from numbers import Real
+
 from langevin.core.record import record, static
 from langevin.vi.objectives.base import Estimator, Objective, Terms, renyi
 
@@ -29,7 +31,7 @@ class Chi(Objective):
     estimator: Estimator = static(default="dreg")
 
     def check(self, name):
-        if isinstance(self.order, float) and not self.order > 1:
+        if isinstance(self.order, Real) and not self.order > 1:
             raise ValueError(f"{name}: order is {self.order}; it must be above 1 (2 for χ²), or take Renyi or IWAE.")
 
     def terms(self, log_w, share):
