@@ -46,7 +46,7 @@ class Fit:
 
     objective: what is maximised.
     steps: of Adam.
-    rate: Adam's learning rate at first; it ends at a hundredth of it.
+    rate: Adam's learning rate at first; it ends at a thousandth of it.
     batch: examples in a step, where the target has mini-batches; None for its own.
     """
 
@@ -85,7 +85,7 @@ class Fit:
 @cache
 def adam(rate: float, steps: int) -> optax.GradientTransformation:
     """Built once: another object would compile anew."""
-    return optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=1e-2))
+    return optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=1e-3))
 
 
 def check_finite(params: PyTree, ok: Any) -> None:
