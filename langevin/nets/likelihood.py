@@ -90,9 +90,9 @@ class Likelihood:
         """(example, k, k): R with R Rᵀ the Fisher information of the outputs."""
         if self.network.kind == "categorical":
             p = jax.nn.softmax(out)
-            return jnp.sqrt(p)[:, :, None] * jnp.eye(out.shape[1]) - p[:, :, None] * jnp.sqrt(p)[:, None]
+            return jax.vmap(jnp.diag)(jnp.sqrt(p)) - p[:, :, None] * jnp.sqrt(p)[:, None]
         own, sigma = self._parted(out, data[1])
-        return jnp.sqrt(self._information(own, sigma, data[1]))[:, :, None] * jnp.eye(out.shape[1])
+        return jax.vmap(jnp.diag)(jnp.sqrt(self._information(own, sigma, data[1])))
 
     @property
     def _learns_noise(self) -> bool:

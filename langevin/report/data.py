@@ -64,7 +64,8 @@ class ReportData:
     known: epistemic uncertainty of held-out rows of the training data (n,), that the threshold was taken from
     shuffled: epistemic uncertainty of made-up rows (n,), each feature drawn apart from the others
     threshold: above it a row counts as unlike the training data
-    law: what the kernel converges to, in words; law_kind "exact", "order" or "wrong"
+    law: what the kernel converges to, in words; law_kind "exact", "order", "wrong" or "approximate"
+    pareto_k: k̂ of a fitted approximation, the largest of its fits; NaN where it is not known
     audit: rows of the kernel's audit, {"target": …, "verdict": …}, and `audit_outcome` in words; empty if not audited
     provenance: seed, versions, device, seconds …, in order
     references: what to cite, in order
@@ -109,3 +110,9 @@ class ReportData:
     chain_of: np.ndarray | None = None
     drivers: tuple[dict[str, Any], ...] = ()
     curves: tuple[dict[str, Any], ...] = ()
+    pareto_k: float = float("nan")
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the draws are independent ones of a fitted distribution."""
+        return self.law_kind == "approximate"

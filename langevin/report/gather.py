@@ -19,6 +19,9 @@ from langevin.estimators.network import NetworkEstimator
 from langevin.report.baselines import fit_baselines
 from langevin.report.data import Predictions, ReportData
 from langevin.report.drivers import explain
+from langevin.vi.family import HasLogProb
+from langevin.vi.independent import Independent
+from langevin.vi.quality import pareto_k
 
 ROWS = 2000  # test rows a report uses, at most
 FOLLOWED = 3  # of them, followed through the chains
@@ -79,6 +82,7 @@ def gather(
         threshold=estimator.threshold_,
         law=law.words,
         law_kind=law.kind,
+        pareto_k=_pareto_k(posterior) if law.kind == "approximate" else float("nan"),
         audit=tuple(audit.get("table", ())),
         audit_outcome=audit.get("verdict", ""),
         provenance=_provenance(estimator),
@@ -110,6 +114,14 @@ def _kernel(kernel: Any) -> tuple[Law, str, str, tuple[str, ...]]:
         return Law("unknown", 0.0, None, "not known: the kernel holds code and was not saved"), "", repr(kernel), ()
     inner = kernel.kernel if isinstance(kernel, kernels.PerChain) else kernel
     return kernel.law(), type(inner).__name__, _shown(inner), tuple(kernels.references(type(inner)))
+
+
+def _pareto_k(posterior: Any) -> float:
+    """The largest k̂ of a mixture's fits; NaN where the approximation has no density over the weights."""
+    drawn = kernels.innermost(posterior.kernel)
+    if not isinstance(drawn, Independent) or drawn.linearized or not isinstance(drawn.family, HasLogProb):
+        return float("nan")
+    return float(np.max(pareto_k(posterior)))
 
 
 def _shown(kernel: Any) -> str:

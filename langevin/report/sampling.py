@@ -26,11 +26,20 @@ LAWS = {
     "exact": "Exact: the kernel keeps the posterior unchanged, so only the finite number of draws adds an error.",
     "order": "Biased by the step size: the kernel comes as close to the posterior as its step is small. "
     "To see the bias, halve the step size and compare.",
+    "approximate": "Approximate: draws are independent, of a distribution that was fitted to the posterior.",
     "wrong": "Biased: at any step size the kernel converges to another distribution than the posterior.",
 }
 
 
+def fit(facts: ReportData) -> Markup:
+    """In place of chains, for draws of a fitted distribution."""
+    lead = "The draws are independent, so there are no chains to judge; each fit is one part of a mixture."
+    return section("sampling", "Approximation", lead, audit(facts))
+
+
 def sampling(facts: ReportData) -> Markup:
+    if facts.approximate:
+        return fit(facts)
     drawn = [_quantity(facts, name, np.asarray(x, float)) for name, x in facts.chains.items() if np.size(x)]
     n = max((len(x) for x in facts.chains.values()), default=0)
     some = f" {CHAINS} of {count(n)} chains are drawn; the table uses all." if n > CHAINS else ""
@@ -178,7 +187,7 @@ def audit(facts: ReportData) -> Markup:
         parts.append(table([key.replace("_", " ") for key in head], rows, "Audit of this kernel", text=text))
     if facts.audit_outcome:
         parts.append(Markup("<p><strong>Outcome:</strong> {}</p>").format(facts.audit_outcome))
-    if not facts.audit and not facts.audit_outcome:
+    if not facts.audit and not facts.audit_outcome and not facts.approximate:
         parts.append(
             Markup("<p>This kernel was not audited. The command <code>langevin audit KERNEL</code> does so.</p>")
         )

@@ -24,10 +24,11 @@ from langevin.report.scores import (
     compare_baselines,
     mixing,
 )
-from langevin.report.verdict import CHANCE, ERROR, RHAT_STOP, Verdict, error, is_precise
+from langevin.report.verdict import CHANCE, ERROR, GOOD, RHAT_STOP, Verdict, error, is_precise
 
 OVER = {"trivial": "the trivial answer", "linear": "a linear model", "boosting": "boosting"}
 SKILL, MC_ERROR, WORST, LEAST, CHAINS = "Skill", "Monte Carlo error", "Worst R̂", "Least ESS", "Chains"
+KHAT, FITS = "Pareto k̂", "Fits"
 ABOUT = {
     "NLL": "nats a row: how surprising the true values were; lower is better",
     "Brier": "squared distance of probabilities from the truth; 0 is best, 2 is worst",
@@ -46,6 +47,8 @@ SPEAKS: dict[str, tuple[str, ...]] = {
     BALANCED: ("class_missed",),
     "ECE": ("overconfident", "underconfident", "few_rows"),
     MC_ERROR: ("mc_error",),
+    KHAT: ("approximation",),
+    FITS: ("diverged", "unequal_weights", "wrong_law"),
     WORST: ("rhat", "rhat_unknown", "too_few_draws"),
     LEAST: ("ess_bulk", "too_few_draws"),
     CHAINS: (
@@ -120,6 +123,11 @@ def _sampling(facts: ReportData, findings: tuple[Finding, ...]) -> list[tuple[st
     bulk = count(round(m.bulk)) if m.bulk == m.bulk else number(m.bulk)
     if (known := error(facts)) == known:
         found.append((MC_ERROR, percent(known), f"of the predicted std., want below {percent(ERROR, 0)}"))
+    if facts.approximate:
+        many, draws = chains_and_draws(facts)
+        known = number(facts.pareto_k) if facts.pareto_k == facts.pareto_k else "not known"
+        found.append((KHAT, known, f"of the approximation, up to {GOOD:g} it stands for the posterior"))
+        return [*found, (FITS, str(max(many, 1)), f"of {several(draws, 'draw')} each, one mixture together")]
     agree, enough = wanted(facts)
     found += [(WORST, rhat_words(m.rhat), f"of predictions, {agree}"), (LEAST, bulk, f"of predictions, {enough}")]
     chains, draws = chains_and_draws(facts)

@@ -4,6 +4,7 @@ The codes of the rules, beside those of a diagnosis (`diagnostics.findings`):
 
     wrong_law          the kernel converges to another distribution than the posterior, as it states itself
     mc_error           Monte Carlo error of the predicted means, over their standard deviation
+    approximation      draws of a fitted distribution; value: k̂, limit: up to which it stands for the posterior
     rhat_unknown       R̂ of some or all predictions is not known
     intervals_narrow   90 % or 50 % intervals hold fewer test rows than chance explains; intervals_wide: more
     overconfident      a classification is right less often than it says; underconfident: more often
@@ -44,6 +45,7 @@ from langevin.report.scores import (
     squared,
 )
 from langevin.report.words import HEADLINES, RUNNING, sentence
+from langevin.vi.quality import GOOD
 
 ERROR, ERROR_STOP = 0.1, 0.5  # Monte Carlo error of a predicted mean, over its standard deviation, that 1 row in 20 has
 RHAT_STOP = 1.1  # chains that disagree this much describe different posteriors
@@ -54,6 +56,7 @@ MEMBERS = 3.0  # the same for each chain and its start: of 8 chains 1 in 100 is 
 MISSED, MISSED_ROWS = 0.2, 5  # recall of a class, with so many test rows or more, that is called missed
 FEW_ROWS = 30  # below this even a bad calibration cannot be seen
 MIXING = ("rhat", "ess_bulk", "weights_unmixed")  # what a small Monte Carlo error makes unimportant
+OF_CHAINS = (*MIXING, "too_few_draws", "one_chain", "never_moved", "outlying_chain")  # of what moves; fits do not
 
 
 class Verdict(NamedTuple):
@@ -83,7 +86,9 @@ class Verdict(NamedTuple):
 def judge(facts: ReportData) -> Verdict:
     """Every rule is asked; the gravest finding sets the level."""
     diagnosed = facts.diagnosis.findings
-    if is_precise(facts):
+    if facts.approximate:
+        diagnosed = tuple(f for f in diagnosed if f.code not in OF_CHAINS)
+    elif is_precise(facts):
         diagnosed = tuple(f for f in diagnosed if f.code not in MIXING)
     found = merge([*diagnosed, *(finding for rule in RULES for finding in rule(facts))])
     order = lambda f: (f.code != "sampling_goes_on", -LEVELS.index(f.level))
@@ -111,15 +116,25 @@ def wrong_law(facts: ReportData) -> list[Finding]:
     return [Finding("wrong_law", "stop", details=dict(law=facts.law.strip().rstrip(".") or "which one is not stated"))]
 
 
+def approximation(facts: ReportData) -> list[Finding]:
+    """Draws of a fitted distribution are draws of the posterior where k̂ shows it; what is unknown is not good."""
+    if not facts.approximate:
+        return []
+    level: Level = "good" if facts.pareto_k <= GOOD else "care"
+    return [Finding("approximation", level, value=facts.pareto_k, limit=GOOD, details=dict(law=facts.law))]
+
+
 def disagreement(facts: ReportData) -> list[Finding]:
     """The Monte Carlo error, or where it is not known R̂ of the predictions; what is unknown does not count as good."""
     m, diagnosed = mixing(facts.diagnosis), {f.code: f for f in facts.diagnosis.findings}
     if not np.isnan(found := error(facts)):
         level: Level = "stop" if found > ERROR_STOP else "care"
         findings = [Finding("mc_error", level, value=found, limit=ERROR)] if found >= ERROR else []
-        if m.rhat > RHAT_STOP:
+        if m.rhat > RHAT_STOP and not facts.approximate:
             findings.append(_rhat(m.rhat, "stop"))
         return findings
+    if facts.approximate:
+        return []
     unknown = dict(missing=m.unknown, of=m.entries)
     if np.isnan(m.rhat):
         few = diagnosed.get("too_few_draws", Finding("rhat_unknown", details=unknown))
@@ -267,6 +282,7 @@ def stopped(facts: ReportData) -> list[Finding]:
 
 RULES: tuple[Callable[[ReportData], list[Finding]], ...] = (
     wrong_law,
+    approximation,
     disagreement,
     divergence,
     coverage,

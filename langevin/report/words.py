@@ -47,6 +47,18 @@ def _right(f: Finding) -> str:
     return f"The model is {sure} sure of its answers on average, and right in {percent(f.value)} {_chance(f)}"
 
 
+def _approximation(f: Finding) -> str:
+    drawn = f"Its draws are of an approximation of the posterior ({f.details['law']})"
+    if f.value != f.value:
+        return f"{drawn}, and how far that is from the posterior is not known: judge by the scores on test rows."
+    if f.value <= f.limit:
+        return f"{drawn}, and k-hat is {number(f.value)} (want {f.limit:g} or less): it stands for the posterior."
+    return (
+        f"{drawn}, and k-hat is {number(f.value)} (want {f.limit:g} or less): it is not the posterior itself, mostly "
+        "too narrow. Judge by the scores on test rows, or sample with the plan mile."
+    )
+
+
 SIMPLER = {"linear": "A linear model", "boosting": "Gradient boosting"}
 
 
@@ -84,6 +96,7 @@ SENTENCES: dict[str, Callable[[Finding], str]] = findings.SENTENCES | {
         f"The kernel does not converge to the posterior but to another distribution ({f.details['law']}): choose a "
         "kernel whose stationary distribution is exact, or its corrected variant."
     ),
+    "approximation": _approximation,
     "intervals_narrow": lambda f: f"{_held(f)}: they are too narrow{_both(f)}. {OVERSURE}",
     "intervals_wide": lambda f: (
         f"{_held(f)}: they are too wide{_both(f)}, which is safe but says little. Warm up longer, "

@@ -273,6 +273,8 @@ def linearized(posterior: Posterior) -> Posterior:
     if not isinstance(drawn, Independent):
         raise TypeError(f"vi.linearized: the posterior is of {type(drawn).__name__}; it must be of a Laplace fit.")
     posterior = posterior.loaded()
+    if isinstance(posterior.draws, dict) and "center" in posterior.draws:
+        return posterior
     mean = jax.vmap(lambda one: one.family.mean(one.params))(drawn) if isinstance(kernel, PerChain) else None
     if mean is None:
         mean = jax.tree.map(lambda u: u[None], drawn.family.mean(drawn.params))

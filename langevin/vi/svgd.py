@@ -140,7 +140,7 @@ def stein_direction(x: jax.Array, score: jax.Array) -> jax.Array:
 
 def prior_score(out: jax.Array, draws: jax.Array, ridge: Any) -> jax.Array:
     """∇log q₀ at outputs (n, d), of the Gaussian of draws (m, d)."""
-    mean = jnp.mean(draws, axis=0)
+    mean = jnp.mean(draws, axis=0, keepdims=True)
     apart = draws - mean
     floor = ridge * jnp.mean(apart**2) + 1e-8
     # (A Aᵀ/m + floor I)⁻¹ by Woodbury, in the space of draws

@@ -102,7 +102,7 @@ def moments(iterates: Any, rank: int, scale: Any) -> Spread:
     """φ of a low-rank Gaussian from iterates (T, …)."""
     mean = jax.tree.map(lambda u: jnp.mean(u, axis=0), iterates)
     variance = jax.tree.map(lambda u: jnp.var(u, axis=0), iterates)
-    factor = jax.tree.map(lambda u, m: (u[-rank:] - m) * jnp.sqrt(scale / (2 * (rank - 1))), iterates, mean)
+    factor = jax.tree.map(lambda u, m: (u[-rank:] - m[None]) * jnp.sqrt(scale / (2 * (rank - 1))), iterates, mean)
     tiny = jax.tree.map(lambda m: 1e-12 + 1e-10 * m**2, mean)
     log_scale = jax.tree.map(lambda v, t: 0.5 * jnp.log(0.5 * scale * v + t), variance, tiny)
     return Spread(mean, log_scale, factor)

@@ -1,0 +1,41 @@
+"""The methods that `vi-uci` compares, each a plan that begins with the trained networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langevin import vi
+from langevin.core.record import replace
+from langevin.tune.plan import Plan
+from langevin.vi.plans import PLANS
+
+
+def fitted(family: Any, objective: Any = vi.ELBO(), **how: Any) -> Plan:
+    """A family fitted by Adam from the trained networks."""
+    return Plan(vi.Independent(family), vi.Fit(objective, **({"steps": 8_000, "batch": 64} | how)), thin=1)
+
+
+def methods(*, quick: bool = False) -> dict[str, Plan]:
+    """In the order of the table."""
+    found = {
+        "mfvi": PLANS["vi"],
+        "low rank": fitted(vi.LowRank()),
+        "matrix normal": fitted(vi.MatrixNormal(rank=2)),
+        "flow": fitted(vi.Flow(), steps=4_000),
+        "sivi": fitted(vi.SemiImplicit()),
+        "laplace": PLANS["laplace"],
+        "swag": PLANS["swag"],
+        "ivon": PLANS["ivon"],
+        "ensemble": PLANS["ensemble"],
+        "dropout": fitted(vi.Dropout()),
+        "mile": PLANS["mile"],
+        "smile": PLANS["smile"],
+    }
+    return {name: shortened(plan) for name, plan in found.items()} if quick else found
+
+
+def shortened(plan: Plan) -> Plan:
+    """For a test of the code."""
+    tune = replace(plan.tune, steps=50) if isinstance(plan.tune, (vi.Fit, vi.IVON)) else plan.tune
+    tune = replace(tune, spacing=2) if isinstance(tune, vi.SWAG) else tune
+    return replace(plan, tune=tune, draws=min(plan.draws, 20))
