@@ -144,8 +144,10 @@ def figures_of(facts: Any) -> dict[str, float]:
     names = {"90 % coverage": "coverage90", "50 % coverage": "coverage50", "R²": "r2"}
     plain = lambda name: names.get(name, name.lower().replace(" ", "_"))
     found = {plain(name): float(value) for name, value in scores(facts, facts.predictions).items()}
-    mixed = mixing(facts.diagnosis)
     over = {f"skill_{c.name}": c.skill for c in compare_baselines(facts)}
+    if facts.approximate:
+        return found | over | ({} if facts.pareto_k != facts.pareto_k else dict(pareto_k=facts.pareto_k))
+    mixed = mixing(facts.diagnosis)
     return found | over | dict(rhat=mixed.rhat, ess=mixed.bulk)
 
 

@@ -62,6 +62,7 @@ class Plan:
     rate: Adam's learning rate at first; it ends at a hundredth of it.
     ascent: steps of Adam.
     ascent_batch: examples in a step of it.
+    patience: fortieths of it without a better score after which it ends; 40 and it never does.
     batch: examples in a step of the sampler; None for all.
     draws: draws of every chain.
     warmup: draws before those, that are not kept.
@@ -73,6 +74,7 @@ class Plan:
     rate: float = positive(default=1e-2)
     ascent: int = static(default=8_000)
     ascent_batch: int = static(default=64)
+    patience: int = static(default=10)
     batch: int | None = static(default=None)
     draws: int = static(default=100)
     warmup: int = static(default=0)
@@ -105,7 +107,9 @@ class Plan:
         starts, target = sharding.shared(starts, target)
         small = replace(target, batch=min(self.ascent_batch, target.n), order="epoch")
         how = dict(steps=self.ascent, optimizer=_adam(float(self.rate), self.ascent), score=score)
-        how |= dict(chunk=max(self.ascent // 40, 1), callbacks=callbacks, store=_inside(store, "train"))
+        how |= dict(
+            patience=self.patience, chunk=max(self.ascent // 40, 1), callbacks=callbacks, store=_inside(store, "train")
+        )
         with progress.stage("train"):
             return warm_start(jax.random.split(key, 4)[0], small, starts, **how)
 

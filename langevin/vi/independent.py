@@ -67,9 +67,9 @@ class Independent(Kernel):
     def law(self) -> Law:
         name = type(self.family).__name__
         if self.weights:
-            return Law("exact", 0.0, None, f"p, by importance weights of draws from q, a fitted {name}")
-        tangent = ", of the network's tangent at its mean" if self.linearized else ""
-        return Law("approximate", 0.0, self._approximation, f"q, a {name} fitted to p{tangent}")
+            return Law("exact", 0.0, None, f"p, by importance weights of draws from q, {name} fitted to p")
+        tangent = ", for the network's tangent at its mean" if self.linearized else ""
+        return Law("approximate", 0.0, self._approximation, f"q, {name} fitted to p{tangent}")
 
     def _approximation(self, target: Any) -> Approximation:
         return Approximation(self.family, self.params)

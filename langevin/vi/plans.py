@@ -16,6 +16,8 @@ Chen, Li, Zhang & Li, Bayesian Computation in Deep Learning, §2.2.
 
 from __future__ import annotations
 
+from typing import Any
+
 from langevin.tune.plan import PLANS as SAMPLERS
 from langevin.tune.plan import Plan
 from langevin.vi.ensemble import Ensemble
@@ -28,11 +30,12 @@ from langevin.vi.ivon import IVON
 from langevin.vi.laplace import Laplace
 from langevin.vi.swag import SWAG
 
+WHOLE: dict[str, Any] = dict(thin=1, patience=40)  # training goes on to its end: what is trained is kept
 APPROXIMATIONS = {
-    "ensemble": Plan(Independent(Delta()), Ensemble(), draws=1, thin=1),
-    "vi": Plan(Independent(MeanField()), Fit(steps=8_000, batch=64), thin=1),
-    "ivon": Plan(Independent(MeanField()), IVON(steps=8_000, batch=64), thin=1),
-    "swag": Plan(Independent(LowRank()), SWAG(rate=1e-3, optimizer="adam", batch=64), thin=1),
-    "laplace": Plan(Independent(linearized=True), Laplace("kronecker", prior="evidence"), thin=1),
+    "ensemble": Plan(Independent(Delta()), Ensemble(), draws=1, **WHOLE),
+    "vi": Plan(Independent(MeanField()), Fit(steps=8_000, batch=64), **WHOLE),
+    "ivon": Plan(Independent(MeanField()), IVON(steps=8_000, batch=64), **WHOLE),
+    "swag": Plan(Independent(LowRank()), SWAG(rate=1e-2, optimizer="adam", batch=64), **WHOLE),
+    "laplace": Plan(Independent(linearized=True), Laplace("kronecker", prior="evidence"), **WHOLE),
 }
 PLANS: dict[str, Plan] = SAMPLERS | APPROXIMATIONS

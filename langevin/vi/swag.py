@@ -4,7 +4,7 @@ From T iterates θ_t, `spacing` steps apart, with mean θ̄ and deviations of th
 
     q(θ) = N(θ̄, ½ Σ_diag + ½ D Dᵀ/(K − 1)),      Σ_diag = mean θ² − θ̄²,      D = (θ_t − θ̄) of the last K.
 
-q is a `LowRank` with factor D/√(2(K − 1)). Several chains are multi-SWAG: a mixture with one Gaussian a mode. How wide
+q is a `LowRank` with F = D/√(2(K − 1)). Several chains are multi-SWAG: a mixture with one Gaussian a mode. How wide
 q is depends on rate and batch, and not on the posterior alone; `scale` multiplies its covariance.
 
 References
@@ -102,7 +102,8 @@ def moments(iterates: Any, rank: int, scale: Any) -> Spread:
     """φ of a low-rank Gaussian from iterates (T, …)."""
     mean = jax.tree.map(lambda u: jnp.mean(u, axis=0), iterates)
     variance = jax.tree.map(lambda u: jnp.var(u, axis=0), iterates)
-    factor = jax.tree.map(lambda u, m: (u[-rank:] - m[None]) * jnp.sqrt(scale / (2 * (rank - 1))), iterates, mean)
     tiny = jax.tree.map(lambda m: 1e-12 + 1e-10 * m**2, mean)
     log_scale = jax.tree.map(lambda v, t: 0.5 * jnp.log(0.5 * scale * v + t), variance, tiny)
+    width = jnp.sqrt(scale / (2 * (rank - 1)))
+    factor = jax.tree.map(lambda u, m, s: width * (u[-rank:] - m[None]) * jnp.exp(-s)[None], iterates, mean, log_scale)
     return Spread(mean, log_scale, factor)

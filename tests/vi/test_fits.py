@@ -100,7 +100,8 @@ def test_swag_moments():
     np.testing.assert_allclose(np.exp(2 * q.log_scale), 2.0 * 0.5 * iterates.var(0), rtol=1e-4)
     deviations = iterates[-5:] - iterates.mean(0)
     expected = 2.0 * 0.5 * deviations.T @ deviations / 4
-    np.testing.assert_allclose(q.factor.T @ q.factor, expected, rtol=1e-4, atol=1e-6)
+    F = np.asarray(q.factor * jnp.exp(q.log_scale)[None])
+    np.testing.assert_allclose(F.T @ F, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_swag_is_a_tuner():

@@ -9,8 +9,10 @@ from langevin.core.record import replace
 from langevin.tune.plan import Plan
 from langevin.vi.plans import PLANS
 
+ELBO = vi.ELBO()
 
-def fitted(family: Any, objective: Any = vi.ELBO(), **how: Any) -> Plan:
+
+def fitted(family: Any, objective: Any = ELBO, **how: Any) -> Plan:
     """A family fitted by Adam from the trained networks."""
     return Plan(vi.Independent(family), vi.Fit(objective, **({"steps": 8_000, "batch": 64} | how)), thin=1)
 

@@ -1,7 +1,7 @@
 """Variational inference beside sampling on five UCI tables: the twenty published splits, one net, one start.
 
-A net d-50-2 of ReLU units whose outputs are mean and standard deviation, N(0, ½²) priors, on standardized data, as
-deep ensembles have it. The published splits (90 % to train); a tenth of the training rows stops the training early. Five
+A net d-50-2 of ReLU units whose outputs are mean and standard deviation, N(0, ½²) priors, on standardized data, as deep
+ensembles have it. The published splits (90 % to train); a tenth of the training rows stops the training early. Five
 networks are trained (Adam), and every method begins with these: its own fit or sampler, then the mixture over the five.
 `log_likelihood` is the mean log density of test targets under the pooled mixture and `rmse` the error of its mean, both
 in units of the target; each with the standard error over splits. `seconds` are those of training and method together,

@@ -1,6 +1,6 @@
 r"""Implicit distributions: weights made by a hypernetwork, without a density.
 
-    ω ~ N(0, I),  θ = μ + f_φ(ω),      f_φ a network with one hidden layer.
+    ω ~ N(0, I),  θ = μ + s f_φ(ω),      f_φ a network with one hidden layer.
 
 Draws lie on a curved sheet of as many dimensions as ω has. They are fitted by an objective that needs draws alone,
 `SteinELBO`. `SemiImplicit` is the same with noise added, and has a bound.
@@ -16,11 +16,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from langevin.core import noise, tree
 from langevin.core.record import positive, record, static
 from langevin.core.types import PyTree
-from langevin.vi.families.semi_implicit import Hidden, hidden, moved
+from langevin.vi.families.semi_implicit import Hidden, hidden, said
 
 
 class Made(NamedTuple):
@@ -36,7 +37,7 @@ class Implicit:
 
     inputs: numbers in ω.
     width: hidden units of f.
-    scale: standard deviation of its outputs at first.
+    scale: s.
     """
 
     inputs: int = static(default=10)
@@ -44,7 +45,8 @@ class Implicit:
     scale: float = positive(default=0.1)
 
     def init(self, key, position):
-        return Made(position, hidden(key, self.inputs, self.width, tree.size(position), self.scale))
+        return Made(position, hidden(key, self.inputs, self.width, tree.size(position)))
 
     def sample(self, key, params):
-        return moved(params, noise.like(key, jnp.zeros(self.inputs)))
+        unit = said(params.net, noise.like(key, jnp.zeros(self.inputs)))
+        return tree.axpy(self.scale, ravel_pytree(params.mean)[1](unit), params.mean)

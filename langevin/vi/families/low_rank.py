@@ -1,9 +1,9 @@
 r"""A Gaussian whose covariance is low-rank plus diagonal, of all weights together or of each array alone.
 
-    q(θ) = N(μ, F Fᵀ + D),  F (d, r),  D = diag(σ²),      θ = μ + F ζ + σ∘ε,  ζ ~ N(0, I_r).
+    q(θ) = N(μ, F Fᵀ + D),  F = σ∘U (d, r),  D = diag(σ²),      θ = μ + σ∘(U ζ + ε),  ζ ~ N(0, I_r).
 
-With C = I + Fᵀ D⁻¹ F (r, r), log |F Fᵀ + D| = log |C| + Σ log σ² (determinant lemma), and (F Fᵀ + D)⁻¹ by Woodbury's
-identity. φ = (μ, log σ, F).
+With C = I + Uᵀ U (r, r), log |F Fᵀ + D| = log |C| + Σ log σ² (determinant lemma), and (F Fᵀ + D)⁻¹ by Woodbury's
+identity. φ = (μ, log σ, U): with F itself, a step of Adam would be as wide for narrow coordinates as for wide ones.
 
 References
 ----------
@@ -27,7 +27,7 @@ from langevin.vi.family import total
 
 
 class Spread(NamedTuple):
-    """φ: the factor has the shape of the position with a leading axis of r."""
+    """φ: the factor U has the shape of the position with a leading axis of r."""
 
     mean: PyTree
     log_scale: PyTree
@@ -57,18 +57,19 @@ class LowRank:
     def init(self, key, position):
         wide = jax.tree.map(lambda u: jnp.zeros((self.rank, *jnp.shape(u)), u.dtype), position)
         # not zero: a factor of zeros has no gradient to leave zero by
-        factor = tree.scale(0.3 * self.scale / self.rank**0.5, noise.like(key, wide))
+        factor = tree.scale(0.3 / self.rank**0.5, noise.like(key, wide))
         return Spread(position, fill_log(position, self.scale), factor)
 
     def sample(self, key, params):
         k_own, k_shared = jax.random.split(key)
-        scale = jax.tree.map(jnp.exp, params.log_scale)
-        own = tree.add(params.mean, tree.mul(scale, noise.like(k_own, params.mean)))
         if self.scope == "global":
             z = noise.like(k_shared, jnp.zeros(self.rank))
-            return jax.tree.map(lambda u, f: u + jnp.tensordot(z.astype(f.dtype), f, 1), own, params.factor)
-        zs = noise.like(k_shared, jax.tree.map(lambda f: f[(slice(None), *[0] * (f.ndim - 1))], params.factor))
-        return jax.tree.map(lambda u, f, z: u + jnp.tensordot(z, f, 1), own, params.factor, zs)
+            zs = jax.tree.map(lambda f: z.astype(f.dtype), params.factor)
+        else:
+            zs = noise.like(k_shared, jax.tree.map(lambda f: f[(slice(None), *[0] * (f.ndim - 1))], params.factor))
+        own = noise.like(k_own, params.mean)
+        unit = jax.tree.map(lambda e, f, z: e + jnp.tensordot(z, f, 1), own, params.factor, zs)
+        return tree.add(params.mean, tree.mul(jax.tree.map(jnp.exp, params.log_scale), unit))
 
     def log_prob(self, params, position):
         value = total(jax.tree.map(lambda s: -jnp.sum(s), params.log_scale)) - 0.5 * tree.size(position) * LOG_2PI
@@ -89,14 +90,13 @@ class LowRank:
         return params.mean
 
     def variance(self, params):
-        return jax.tree.map(lambda s, f: jnp.exp(2 * s) + jnp.sum(f**2, axis=0), params.log_scale, params.factor)
+        return jax.tree.map(lambda s, f: jnp.exp(2 * s) * (1 + jnp.sum(f**2, axis=0)), params.log_scale, params.factor)
 
     def _blocks(self, params, x):
-        """(D^{−½} F, x) of every block of coordinates that share a factor."""
-        unit = jax.tree.map(lambda f, s: f * jnp.exp(-s)[None], params.factor, params.log_scale)
+        """(U, x) of every block of coordinates that share a factor."""
         if self.scope == "global":
-            return [(unit, x)]
-        return list(zip(jax.tree.leaves(unit), jax.tree.leaves(x), strict=True))
+            return [(params.factor, x)]
+        return list(zip(jax.tree.leaves(params.factor), jax.tree.leaves(x), strict=True))
 
 
 def _inner(factor):

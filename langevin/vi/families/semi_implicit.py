@@ -1,10 +1,10 @@
 r"""Semi-implicit distributions: a Gaussian whose mean a small network draws.
 
-    ω ~ N(0, I),  θ | ω ~ N(μ + f_φ(ω), σ²),      q(θ) = ∫ N(θ; μ + f_φ(ω), σ²) N(ω) dω.
+    ω ~ N(0, I),  θ | ω ~ N(μ + σ∘f_φ(ω), σ²),      q(θ) = ∫ N(θ; μ + σ∘f_φ(ω), σ²) N(ω) dω.
 
-log q is not known; its estimate log 1/(J+1) Σ_j N(θ; μ + f_φ(ω_j), σ²), with the ω_0 that made θ among J others, is on
-average above log q along its draws, so that the ELBO stays a lower bound, and rises to the ELBO of q as J → ∞. f_φ is a
-network with one hidden layer.
+log q is not known; its estimate log 1/(J+1) Σ_j N(θ; μ + σ∘f_φ(ω_j), σ²), with the ω_0 that made θ among J others, is
+on average above log q along its draws, so that the ELBO stays a lower bound, and rises to the ELBO of q as J → ∞. f_φ
+is a network with one hidden layer.
 
 References
 ----------
@@ -59,7 +59,7 @@ class SemiImplicit:
     scale: float = positive(default=0.02)
 
     def init(self, key, position):
-        net = hidden(key, self.inputs, self.width, tree.size(position), self.scale)
+        net = hidden(key, self.inputs, self.width, tree.size(position))
         return Hyper(position, fill_log(position, self.scale), net)
 
     def sample(self, key, params):
@@ -81,16 +81,20 @@ class SemiImplicit:
         return tree.add(center, own)
 
 
-def hidden(key, inputs: int, width: int, outputs: int, scale) -> Hidden:
-    """A network whose outputs have about this scale."""
+def hidden(key, inputs: int, width: int, outputs: int) -> Hidden:
+    """A network whose outputs have a scale of about 1."""
     k_first, k_bias, k_last = jax.random.split(key, 3)
     first = jax.random.normal(k_first, (inputs, width)) / math.sqrt(inputs)
-    last = scale * jax.random.normal(k_last, (width, outputs)) / math.sqrt(width)
+    last = jax.random.normal(k_last, (width, outputs)) / math.sqrt(width)
     return Hidden(first, 0.1 * jax.random.normal(k_bias, (width,)), last)
 
 
 def moved(params, w):
-    """μ + f(ω)."""
-    flat, unravel = ravel_pytree(params.mean)
-    net = params.net
-    return unravel(flat + jnp.tanh(w @ net.first + net.bias) @ net.last)
+    """μ + σ∘f(ω)."""
+    unit = ravel_pytree(params.mean)[1](said(params.net, w))
+    return tree.add(params.mean, tree.mul(jax.tree.map(jnp.exp, params.log_scale), unit))
+
+
+def said(net: Hidden, w):
+    """f(ω)."""
+    return jnp.tanh(w @ net.first + net.bias) @ net.last
