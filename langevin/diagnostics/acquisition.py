@@ -37,12 +37,12 @@ TOGETHER = 4_000_000  # numbers held at once
 class Batch(NamedTuple):
     """Rows chosen, in order.
 
-    index: (n,) places of the rows.
+    rows: (n,) their places in the pool.
     score: (n,) nats that the labels of the first 1, 2 … of them tell of the model, together.
     error: (n,) the standard error of each score; 0 where all labels were gone through.
     """
 
-    index: np.ndarray
+    rows: np.ndarray
     score: np.ndarray
     error: np.ndarray
 

@@ -173,6 +173,14 @@ class NetworkEstimator(Explained, Predictive, Planned):
             prior = Normal(jax.tree.map(jnp.zeros_like, model.position), prior.scale)
         return weighed(model.target, weight, own._offsets(y, weight)), prior
 
+    def before(self, X, y) -> tuple[Any, BNN]:
+        """A copy that knows the columns and targets of a table, without a fit, and its network: for prior draws."""
+        own = clone(self)
+        raw, numbers, weight = own._table(X, y, None)
+        own.columns_ = Columns.fit(raw, weight)
+        own._model_ = own._model(own.columns_.encoded(raw), own._targets(numbers, weight))
+        return own, own._model_
+
     def _net(self) -> BNN:
         """The network to predict with; a loaded or unpickled estimator builds it anew."""
         if getattr(self, "_model_", None) is None:

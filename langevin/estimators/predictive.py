@@ -104,11 +104,11 @@ class Predictive(Checked):
         if "proba" in said:
             if method == "variance":
                 return acquisition.largest(said["proba"].var(axis=0).sum(axis=1), n, "acquire")
-            return acquisition.batchbald(said["proba"], n, seed=random.randint(2**31 - 1)).index
+            return acquisition.batchbald(said["proba"], n, seed=random.randint(2**31 - 1)).rows
         if method == "variance":
             return acquisition.largest(said["mean"].var(axis=0), n, "acquire")
-        place = ("log_mean", "log_std") if "log_mean" in said else ("mean", "std")
-        return acquisition.logdet(*(said[name] for name in place), n).index
+        mean, std = ("log_mean", "log_std") if "log_mean" in said else ("mean", "std")
+        return acquisition.logdet(said[mean], said[std], n).rows
 
     def disagreement(self, X) -> np.ndarray:
         """How far the draws differ on every row (n,).

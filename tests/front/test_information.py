@@ -121,11 +121,11 @@ def test_joint_information_by_going_through_all_labels():
 def test_batchbald_scores_are_exact_and_greedy():
     batch = batchbald(PROBA, 3)
     first = int(information(PROBA).mutual.argmax())
-    assert batch.index[0] == first
+    assert batch.rows[0] == first
     for size in (1, 2, 3):
-        assert batch.score[size - 1] == pytest.approx(joint_information(PROBA[:, batch.index[:size]]), rel=1e-9)
+        assert batch.score[size - 1] == pytest.approx(joint_information(PROBA[:, batch.rows[:size]]), rel=1e-9)
     rest = [i for i in range(6) if i != first]
-    assert batch.index[1] == max(rest, key=lambda i: joint_information(PROBA[:, [first, i]]))
+    assert batch.rows[1] == max(rest, key=lambda i: joint_information(PROBA[:, [first, i]]))
     best = max(joint_information(PROBA[:, list(rows)]) for rows in itertools.combinations(range(6), 3))
     assert (1 - 1 / np.e) * best <= batch.score[-1] <= best + 1e-12
     assert (batch.error == 0).all()
@@ -141,8 +141,8 @@ def test_batchbald_from_drawn_labels():
     for seed in range(8):
         batch = batchbald(pool, 5, configurations=60, seed=seed)
         np.testing.assert_array_equal(batch.error > 0, [False] * 4 + [True])
-        assert len(set(batch.index)) == 5
-        z.append((batch.score[4] - joint_information(pool[:, batch.index])) / batch.error[4])
+        assert len(set(batch.rows)) == 5
+        z.append((batch.score[4] - joint_information(pool[:, batch.rows])) / batch.error[4])
     assert np.abs(np.sum(z)) / np.sqrt(8) < 5
     assert np.abs(z).max() < 5
     assert batchbald(pool, 5, configurations=2000).score[-1] > 0.9 * batchbald(pool, 5, configurations=300).score[-1]
@@ -154,7 +154,7 @@ def test_repeated_rows_are_taken_by_bald_and_not_by_batchbald():
     other = [[0.8, 0.2], [0.8, 0.2], [0.2, 0.8], [0.2, 0.8]]
     pool = np.stack([np.repeat(sharp, 2, axis=0)[[0, 2, 0, 2]]] * 3 + [np.array(other)], axis=1)
     np.testing.assert_array_equal(np.sort(bald(pool, 2)), [0, 1])
-    assert set(batchbald(pool, 2).index) == {0, 3}
+    assert set(batchbald(pool, 2).rows) == {0, 3}
     assert len(soft) == 2
 
 
@@ -168,7 +168,7 @@ def test_logdet_is_bayesian_linear_regression():
     value = lambda rows: 0.5 * np.linalg.slogdet(np.eye(len(rows)) + x[rows] @ x[rows].T / sigma**2)[1]
     batch = logdet(mean, np.full_like(mean, sigma), 3)
     for size in (1, 2, 3):
-        assert batch.score[size - 1] == pytest.approx(value(batch.index[:size]), rel=1e-8)
+        assert batch.score[size - 1] == pytest.approx(value(batch.rows[:size]), rel=1e-8)
     best = max(value(np.array(rows)) for rows in itertools.combinations(range(7), 3))
     assert (1 - 1 / np.e) * best <= batch.score[-1] <= best + 1e-9
     one = mutual_information(Gaussian(mean[:200], np.full((200, 7), sigma)), max_draws=200)
