@@ -95,7 +95,7 @@ def _conditional(joint: np.ndarray, mass: np.ndarray, proba: np.ndarray) -> tupl
     for i in range(0, proba.shape[1], block):
         part = proba[:, i : i + block]
         said = (given @ part.reshape(len(part), -1)).reshape(len(given), *part.shape[1:])
-        found = entr(said).sum(axis=2)
+        found = -np.einsum("ijk,ijk->ij", said, np.log(np.maximum(said, 1e-300)))
         mean[i : i + block] = mass @ found
         spread[i : i + block] = np.sqrt(np.maximum(mass @ found**2 - (mass @ found) ** 2, 0.0))
     return mean, spread
