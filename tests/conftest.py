@@ -58,7 +58,7 @@ TOGETHER = (
     "test_adapters",
     "test_adapter_state",
 )
-GROUPS = {name: "fits" for name in ("test_estimators", "test_columns", "test_conformal")}
+GROUPS = {name: "fits" for name in ("test_estimators", "test_columns", "test_conformal", "test_information")}
 GROUPS |= {name: name for name in TOGETHER}
 
 

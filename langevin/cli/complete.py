@@ -17,6 +17,9 @@ import typer
 
 ACTIVATIONS = ("relu", "tanh", "silu", "gelu")
 PLANS = ("auto", "mile", "smile", "ensemble", "vi", "ivon", "swag", "laplace")
+PRIORS = (
+    "fan_in", "hierarchical", "horseshoe", "regularized_horseshoe", "laplace", "student_t", "spike_and_slab", "gated",
+)  # fmt: skip
 TASKS = ("regression", "classification")
 SIZES = ("cpu", "gpu", "quick")
 FOLDERS = {"bench": "benchmarks", "reproduce": "experiments"}

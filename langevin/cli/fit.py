@@ -71,7 +71,13 @@ def fit(
         str,
         typer.Option(help="relu, tanh, silu or gelu.", autocompletion=complete.among(complete.ACTIVATIONS)),
     ] = "relu",
-    prior: Annotated[str, typer.Option(help="Standard deviation of weights, or fan_in.")] = "0.5",
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="Standard deviation of weights, or a prior by name: fan_in, hierarchical, horseshoe …",
+            autocompletion=complete.among(complete.PRIORS),
+        ),
+    ] = "0.5",
     chains: Annotated[int, typer.Option(help="Networks trained, and chains.")] = 8,
     draws: Annotated[int | None, typer.Option(help="Draws of every chain; those of the plan if left out.")] = None,
     out: Annotated[Path | None, typer.Option(help="Save the model in this folder.")] = None,
@@ -192,9 +198,9 @@ def _estimator(task: str, given: dict[str, Any], family: dict[str, str]) -> Any:
     kind = BayesianRegressor if task == "regression" else BayesianClassifier
     hidden = numbers_of("--hidden", given["hidden"], int)
     try:
-        prior = given["prior"] if given["prior"] == "fan_in" else float(given["prior"])
+        prior = given["prior"] if given["prior"] in complete.PRIORS else float(given["prior"])
     except ValueError:
-        fail(f"--prior is {given['prior']!r}; it must be a positive number or fan_in.")
+        fail(f"--prior is {given['prior']!r}; it must be a positive number or one of {', '.join(complete.PRIORS)}.")
     how = dict(hidden=hidden, activation=given["activation"], prior=prior, chains=given["chains"])
     made = kind(given["plan"], **family, **how, random_state=given["seed"])
     if given["draws"]:

@@ -66,6 +66,21 @@ class HasLikelihood(HasPrior, Protocol):
 
 
 @runtime_checkable
+class HasLogPrior(Protocol):
+    """A target whose prior is a record of its own, such as Bayes."""
+
+    @property
+    def log_prior(self) -> Any: ...
+
+
+@runtime_checkable
+class HasPrecision(Protocol):
+    """A log prior that says 1/variance of the normal it is like around a position, in its shape; positive."""
+
+    def precision(self, position: PyTree) -> PyTree: ...
+
+
+@runtime_checkable
 class HasFactors(HasPrior, Protocol):
     """Values and gradients of the factors of some examples, and a bound of how far gradients are from an anchor's."""
 

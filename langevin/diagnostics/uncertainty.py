@@ -45,26 +45,31 @@ def variances(mean, std, log_weight=None) -> Split:
         std = np.broadcast_to(std, mean.shape)
     except ValueError:
         raise ValueError(f"std has shape {std.shape} but mean {mean.shape}: pass (draw, n) or (draw, 1).") from None
-    mean, std, w = _weighted(mean, std, log_weight=log_weight)
+    mean, std, w = weighted(mean, std, log_weight=log_weight)
     aleatoric, epistemic = w @ std**2, w @ (mean - w @ mean) ** 2
     return Split(aleatoric + epistemic, aleatoric, epistemic)
 
 
 def entropies(proba, log_weight=None) -> Split:
     """Split the predictive entropy of class probabilities (draw, n, class)."""
-    proba = np.asarray(proba, float)
-    if proba.ndim != 3:
-        raise ValueError(f"proba has shape {proba.shape}: (draw, n, class) is needed; keep the draws apart.")
-    if not (proba >= 0).all() or np.abs(proba.sum(axis=2) - 1).max() > 1e-3:
-        raise ValueError("Rows of proba must be probabilities that add to 1: apply softmax to logits first.")
-    proba, w = _weighted(proba, log_weight=log_weight)
+    proba, w = weighted(check_proba(proba), log_weight=log_weight)
     aleatoric = w @ entr(proba).sum(axis=2)
     # as a mean of divergences, not as a difference of entropies: exactly 0 where draws agree, never below
     epistemic = np.maximum(w @ rel_entr(proba, np.tensordot(w, proba, 1)).sum(axis=2), 0)
     return Split(aleatoric + epistemic, aleatoric, epistemic)
 
 
-def _weighted(*arrays: np.ndarray, log_weight=None) -> list[np.ndarray]:
+def check_proba(proba) -> np.ndarray:
+    """Class probabilities (draw, n, class) as an array; anything else is refused."""
+    proba = np.asarray(proba, float)
+    if proba.ndim != 3:
+        raise ValueError(f"proba has shape {proba.shape}: (draw, n, class) is needed; keep the draws apart.")
+    if not (proba >= 0).all() or (proba.size and np.abs(proba.sum(axis=2) - 1).max() > 1e-3):
+        raise ValueError("Rows of proba must be probabilities that add to 1: apply softmax to logits first.")
+    return proba
+
+
+def weighted(*arrays: np.ndarray, log_weight=None) -> list[np.ndarray]:
     """The draws of positive weight, followed by their normalised weights."""
     draws = len(arrays[0])
     log_weight = np.zeros(draws) if log_weight is None else np.asarray(log_weight, float)

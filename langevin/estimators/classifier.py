@@ -43,6 +43,9 @@ class BayesianClassifier(ClassifierMixin, NetworkEstimator):
     def _split(self, said):
         return uncertainty.entropies(said["proba"])
 
+    def _informative(self, said):
+        return self._split(said).epistemic
+
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities (n, class), in the order of `classes_`."""
         proba = np.concatenate([said["proba"].mean(axis=0) for said in self._blocks(X)])

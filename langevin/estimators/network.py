@@ -33,6 +33,7 @@ from langevin.estimators.predictive import Predictive
 from langevin.estimators.snapshot import Snapshot
 from langevin.evidence.base import Normal
 from langevin.nets.bnn import BNN, Kind, bnn
+from langevin.nets.priors import NormalPrior
 from langevin.tune.plan import Plan
 from langevin.tune.warm_start import HeldOut
 
@@ -48,7 +49,8 @@ class NetworkEstimator(Explained, Predictive, Planned):
     kernel: None for the plan's, a kernel to sample with as it is, or a dict of fields to hold in the plan's.
     hidden: widths of the layers between.
     activation: "relu", "tanh", "silu" or "gelu".
-    prior: standard deviation of weights, "fan_in", or a dict of path patterns.
+    prior: standard deviation of weights, "fan_in", a dict of path patterns, or a prior of `langevin.nets.priors` or its
+        name, such as "horseshoe".
     part: patterns of the parameters to sample; others stay as they were built.
     chains: networks trained, and chains.
     holdout: share of rows held out to calibrate `is_outlier`.
@@ -65,7 +67,7 @@ class NetworkEstimator(Explained, Predictive, Planned):
     hidden: tuple[int, ...] = (16, 16)
     activation: str = "relu"
     network: Any = None
-    prior: float | str | dict = 0.5
+    prior: Any = 0.5
     part: tuple[str, ...] = ("*",)
     chains: int = 8
     holdout: float = 0.1
@@ -161,14 +163,24 @@ class NetworkEstimator(Explained, Predictive, Planned):
         with Bar(plan.expected(n)) as bar, progress.listen(bar):
             yield
 
-    def target(self, X, y, sample_weight=None) -> tuple[Any, Normal]:
+    def target(self, X, y, sample_weight=None) -> tuple[Any, Any]:
         """The posterior of the network on a table as a target, and its prior as a base: for `langevin.evidence`."""
         own = clone(self)
         raw, y, weight = own._table(X, y, sample_weight)
         numbers = own._targets(y, weight)
         model = own._model(Columns.fit(raw, weight).encoded(raw), numbers)
-        prior = Normal(jax.tree.map(jnp.zeros_like, model.position), model.target.log_prior.scale)
+        prior = model.target.log_prior
+        if isinstance(prior, NormalPrior):
+            prior = Normal(jax.tree.map(jnp.zeros_like, model.position), prior.scale)
         return weighed(model.target, weight, own._offsets(y, weight)), prior
+
+    def before(self, X, y) -> tuple[Any, BNN]:
+        """A copy that knows the columns and targets of a table, without a fit, and its network: for prior draws."""
+        own = clone(self)
+        raw, numbers, weight = own._table(X, y, None)
+        own.columns_ = Columns.fit(raw, weight)
+        own._model_ = own._model(own.columns_.encoded(raw), own._targets(numbers, weight))
+        return own, own._model_
 
     def _net(self) -> BNN:
         """The network to predict with; a loaded or unpickled estimator builds it anew."""

@@ -6,21 +6,23 @@ Rows are taken in blocks of one size, so that a row's answer does not depend on 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from langevin.core.kernel import innermost
 from langevin.core.posterior import Posterior
-from langevin.diagnostics import uncertainty
+from langevin.diagnostics import acquisition, uncertainty
 from langevin.estimators.checks import Checked
 from langevin.estimators.columns import Columns
 from langevin.vi.independent import Independent
 from langevin.vi.laplace import linearized
 
 BLOCK = 256  # rows predicted together
+Acquisition = Literal["batchbald", "bald", "variance", "random"]
 
 
 class Predictive(Checked):
@@ -41,6 +43,10 @@ class Predictive(Checked):
         return said
 
     def _split(self, said: dict[str, np.ndarray]) -> uncertainty.Split:
+        raise NotImplementedError
+
+    def _informative(self, said: dict[str, np.ndarray]) -> np.ndarray:
+        """Mutual information of label and network."""
         raise NotImplementedError
 
     def _disagreement(self, said: dict[str, np.ndarray]) -> np.ndarray:
@@ -74,6 +80,38 @@ class Predictive(Checked):
         parts = [self._split(said) for said in self._blocks(X)]
         whole = uncertainty.Split(*map(np.concatenate, zip(*parts, strict=True)))
         return like(X, whole._asdict()) if hasattr(X, "columns") and whole.total.ndim == 1 else whole
+
+    def mutual_information(self, X) -> np.ndarray:
+        """What the label of every row would tell of the network, in nats: (n,), or (n, k) of several targets."""
+        return np.concatenate([self._informative(said) for said in self._blocks(X)])
+
+    def acquire(self, X_pool, n: int, method: Acquisition = "batchbald", *, random_state: Any = 0) -> np.ndarray:
+        """The places of n rows of a pool to have labelled next, in the order in which they were chosen.
+
+        method: "batchbald" (what labels tell together; of numbers by log determinants), "bald" (each by itself),
+            "variance" (where means or probabilities of draws differ most) or "random".
+        random_state: of "random", and of labels that "batchbald" draws where there are too many to go through.
+        """
+        if method not in get_args(Acquisition):
+            raise ValueError(f"acquire: method is {method!r}; there are {', '.join(get_args(Acquisition))}.")
+        random = check_random_state(random_state)
+        if method == "random":
+            rows = len(self._encoded(X_pool))
+            acquisition.check_number(n, rows, "acquire")
+            return random.permutation(rows)[:n]
+        said = self.predictive(X_pool)
+        if said.get("mean", np.zeros((1, 1))).ndim > 2:
+            raise ValueError("acquire: the fit has several targets; ask one of them by model.only(name).")
+        if method == "bald":
+            return acquisition.largest(self._informative(said), n, "acquire")
+        if "proba" in said:
+            if method == "variance":
+                return acquisition.largest(said["proba"].var(axis=0).sum(axis=1), n, "acquire")
+            return acquisition.batchbald(said["proba"], n, seed=random.randint(2**31 - 1)).rows
+        if method == "variance":
+            return acquisition.largest(said["mean"].var(axis=0), n, "acquire")
+        mean, std = ("log_mean", "log_std") if "log_mean" in said else ("mean", "std")
+        return acquisition.logdet(said[mean], said[std], n).rows
 
     def disagreement(self, X) -> np.ndarray:
         """How far the draws differ on every row (n,).

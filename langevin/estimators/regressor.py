@@ -28,6 +28,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from langevin.diagnostics import uncertainty
+from langevin.diagnostics.disagreement import mutual_information
 from langevin.diagnostics.families import FAMILIES, Mixture, mixture
 from langevin.estimators.columns import spread
 from langevin.estimators.network import NetworkEstimator
@@ -129,6 +130,9 @@ class BayesianRegressor(RegressorMixin, NetworkEstimator):
 
     def _split(self, said):
         return uncertainty.Split(*(part.reshape(said["mean"].shape[1:]) for part in self._mixture(said).split()))
+
+    def _informative(self, said):
+        return mutual_information(self._mixture(said)).value.reshape(said["mean"].shape[1:])
 
     def _disagreement(self, said):
         """The standard deviation, over draws, of the mean or of its logarithm; relative to the scale, of many."""

@@ -1,11 +1,12 @@
 r"""Bayesian neural networks: a net, a prior and a likelihood as a Target.
 
-    log p(θ | data) = Σ_leaf log N(θ_leaf; 0, s²_leaf) + Σ_i log p(y_i | f_θ(x_i)).
+    log p(θ | data) = log prior(θ) + Σ_i log p(y_i | f_θ(x_i)).
 
 The position is {"net": the sampled arrays of the net (None where they stay fixed), "log_noise": log σ if it is
-learned}. Prior scales are one number, a rule ("fan_in": weights s/√fan_in, biases s) or a dict of path patterns;
-any subset of the parameters may be the position, chosen by path, and the rest stays as it is. Nets of other libraries
-(Flax, Haiku, PyTorch, plain functions): `langevin.convert`.
+learned, "prior": what the prior adds}. Priors are records (`langevin.nets.priors`); a number, "fan_in" (weights
+1/√fan_in, biases 1) and a dict of path patterns are standard deviations of independent normals. Any subset of the
+parameters may be the position, chosen by path, and the rest stays as it is. Nets of other libraries (Flax, Haiku,
+PyTorch, plain functions): `langevin.convert`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from functools import cached_property, partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import equinox as eqx
 import jax
@@ -23,10 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core import display, tree
-from langevin.core.record import record
 from langevin.core.types import Key, PyTree
 from langevin.nets.facts import facts
 from langevin.nets.likelihood import OUTPUTS, Kind, Likelihood, Network, Predict
+from langevin.nets.priors import NormalPrior as NormalPrior
+from langevin.nets.priors import Prior, prior_of
+from langevin.nets.priors.layout import prior_scales as prior_scales
 from langevin.targets.bayes import Bayes
 
 ROUNDING = 0.02  # relative; products of a batch may be rounded as coarsely as to bfloat16
@@ -39,22 +42,6 @@ class Kept(eqx.Module):
     """
 
     value: PyTree
-
-
-@record
-class NormalPrior:
-    """Independent normals around zero.
-
-    scale: a tree like the position, one standard deviation per leaf.
-    """
-
-    scale: PyTree
-
-    def __call__(self, position):
-        def one(u, s):
-            return -0.5 * jnp.sum((u / s) ** 2) - u.size * (jnp.log(s) + 0.5 * math.log(2 * math.pi))
-
-        return sum(jax.tree.leaves(jax.tree.map(one, position, self.scale)), jnp.zeros(()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +64,22 @@ class BNN:
         """The module's own values, or those it is built with by key 0."""
         return self.first()
 
+    @property
+    def prior(self) -> Prior:
+        """The prior, which knows the net: it can be drawn from."""
+        return cast(Prior, self.target.log_prior)
+
     def starts(self, key: Key, chains: int) -> PyTree:
         """Positions (chain, …), each from its own initialisation."""
         return jax.jit(jax.vmap(self.fresh))(jax.random.split(key, chains))
+
+    def prior_draws(self, key: Key, n: int) -> PyTree:
+        """Positions (draw, …) from the prior."""
+        return jax.jit(self.prior.exact, static_argnums=1)(key, n)
+
+    def weights(self, position: PyTree) -> PyTree:
+        """The weights of the net at a position: "net" itself, unless the prior says otherwise."""
+        return self.predict.network.weights(position)
 
 
 def bnn(
@@ -87,7 +87,7 @@ def bnn(
     data: tuple[Any, Any],
     *,
     kind: Kind = "gaussian",
-    prior: float | str | dict[str, float] = 1.0,
+    prior: float | str | dict[str, float] | Prior = 1.0,
     noise: float | None = None,
     center: Any = 0.0,
     batch: int | None = None,
@@ -99,6 +99,7 @@ def bnn(
 
     y is one number an example, or (example, target): then the net has the outputs of each target's likelihood, first
     parameters first, and targets are independent given them.
+    prior: a standard deviation of weights, "fan_in", a dict of path patterns, a prior or its name.
     center: added to log rates of counts, a number or one for each target.
     part: patterns of parameter paths to sample (`"layers.2.*"`); the others stay at the values of the module.
     spread: the standard deviation of the chains' starts around the values of a module that is given, not built.
@@ -121,46 +122,16 @@ def bnn(
         raise TypeError(
             "bnn: the net has a function among its leaves; pass from_equinox(net), or make it a static field."
         )
-    network = Network(fixed, noise, jnp.asarray(center, jnp.float32), kind)
     learned = {"log_noise": jnp.log(jnp.asarray(0.3))} if kind == "gaussian" and noise is None else {}
-    _check(network, {"net": sampled, **learned}, x, y)
+    law = prior_of(prior).on(sampled, tuple(learned))
+    network = Network(fixed, noise, jnp.asarray(center, jnp.float32), law if law.adds else None, kind)
+    _check(network, jax.eval_shape(law.place, {"net": sampled, **learned}), x, y)
     if getattr(module, "coupled", False) and len(x) > 1:
         _check_rows(built(), x[:2])
-    scales: dict[str, Any] = {"net": prior_scales(sampled, prior)}
-    if learned:
-        scales["log_noise"] = jnp.ones(())
-    target = Bayes(NormalPrior(scales), Likelihood(network), (x, y), batch, order)
-    first = lambda: {"net": eqx.filter(built(), chosen), **learned}
-    return BNN(target, Predict(network), partial(_fresh, build, chosen, learned, float(spread)), first)
-
-
-def prior_scales(sampled: PyTree, rule: float | str | dict[str, float]) -> PyTree:
-    """One standard deviation per leaf: a number, "fan_in", or a dict of path patterns (the first match counts)."""
-    leaves, structure = jax.tree.flatten(sampled)
-    scales = []
-    for name, leaf in zip(tree.names(sampled), leaves, strict=True):
-        if isinstance(rule, dict):
-            match = [s for pattern, s in rule.items() if fnmatch(name, pattern)]
-            if not match:
-                raise ValueError(f"bnn: no pattern of `prior` matches the parameter {name!r}; add one, or '*'.")
-            scale = match[0]
-        elif rule == "fan_in":
-            scale = 1.0 / math.sqrt(_fan_in(leaf, getattr(sampled, "output_axis", None))) if leaf.ndim > 1 else 1.0
-        elif isinstance(rule, str):
-            raise ValueError(f"bnn: prior is {rule!r}; it must be a number, 'fan_in' or a dict of path patterns.")
-        else:
-            scale = float(rule)
-        if not scale > 0:
-            raise ValueError(f"bnn: the prior of {name} has standard deviation {scale:g}; it must be positive.")
-        scales.append(jnp.asarray(scale, jnp.float32))
-    return jax.tree.unflatten(structure, scales)
-
-
-def _fan_in(leaf, output_axis: int | None) -> int:
-    """How many inputs a unit has; `output_axis` where a net says which axis counts its units."""
-    if output_axis is not None:
-        return math.prod(leaf.shape) // leaf.shape[output_axis]
-    return math.prod(leaf.shape[1:]) if leaf.ndim > 2 else leaf.shape[0]
+    target = Bayes(law, Likelihood(network), (x, y), batch, order)
+    first = lambda: law.place({"net": eqx.filter(built(), chosen), **learned})
+    fresh = partial(_fresh, build, chosen, learned, float(spread))
+    return BNN(target, Predict(network), lambda key: law.place(fresh(key)), first)
 
 
 def _chosen(module: PyTree, part: Sequence[str]) -> PyTree:

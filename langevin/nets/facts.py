@@ -14,13 +14,11 @@ def facts(model: Any) -> list[tuple[str, str]]:
     """Names and words for what a BNN is made of; no numbers of data or weights."""
     network, target = model.predict.network, model.target
     known = "" if network.noise is None else f", σ = {show(network.noise)}"
-    scales = sorted({float(s) for s in jax.tree.leaves(target.log_prior.scale["net"])})
-    apart = f"{scales[0]:.4g}" + (f" to {scales[-1]:.4g}" if len(scales) > 1 else "")
     weights = tree.size(jax.eval_shape(model.first)["net"])
     return [
         ("net", f"{type(network.fixed).__name__}, {weights:,} weights sampled"),
         ("likelihood", f"{network.kind}{known}"),
-        ("prior", f"normal, standard deviation {apart}"),
+        ("prior", model.prior.words()),
         ("data", f"{target.n:,} examples {show(target.data)}"),
         ("batch", "all data" if target.batch is None else f"{target.batch} examples"),
     ]

@@ -40,12 +40,18 @@ class Network:
     kind: "gaussian", "heteroscedastic", "categorical", "poisson" or "negative_binomial".
     noise: σ of a Gaussian likelihood when it is known; None when it is learned.
     center: of counts: log rates are relative to it.
+    prior: the prior, where the weights of the net are a function of the position; else None.
     """
 
     fixed: PyTree
     noise: Any = None
     center: Any = 0.0
+    prior: Any = None
     kind: Kind = static(default="gaussian")
+
+    def weights(self, position):
+        """The sampled weights of the net."""
+        return position["net"] if self.prior is None else self.prior.weights(position)
 
     def outputs(self, position, x):
         """What the net says; of a position with a `center`, what its tangent there says (`vi.linearized`)."""
@@ -54,7 +60,7 @@ class Network:
             there = {name: position[name] for name in at}
             out, change = jax.jvp(lambda p: self.outputs(p, x), (at,), (tree.sub(there, at),))
             return out + change
-        net = eqx.combine(position["net"], self.fixed)
+        net = eqx.combine(self.weights(position), self.fixed)
         return net.many(x) if hasattr(net, "many") else jax.vmap(net)(x)
 
     def sigma(self, position):

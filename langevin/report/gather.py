@@ -185,7 +185,7 @@ def _model(estimator: NetworkEstimator, kernel: str) -> dict[str, str]:
         "network": network,
         **({"likelihood": estimator.likelihood.replace("_", " ")} if estimator.task == "regression" else {}),
         "weights sampled": f"{tree.size(one):,}",
-        "prior": f"normal, standard deviation {estimator.prior}",
+        "prior": estimator._net().prior.words(),
         "plan": str(estimator.plan) if isinstance(estimator.plan, str) else "of its own",
         "kernel": kernel,
         "chains × draws": f"{chains} × {draws}, {estimator.plan_.thin} steps apart",

@@ -30,6 +30,7 @@ from jax.flatten_util import ravel_pytree
 from langevin.core import sharding, tree
 from langevin.core.advance import MAPPED, chains_of
 from langevin.core.kernel import PerChain, replace, spread
+from langevin.core.target import HasLogPrior, HasPrecision
 from langevin.core.types import Key, State
 from langevin.dynamics.mass import LowRankMetric
 from langevin.tune.positions import tuner
@@ -93,8 +94,14 @@ def alone(key, target, state):
 
 
 def precision(target, position):
-    """The prior's curvature along every coordinate, flat; exact where the prior is independent."""
+    """The prior's curvature along every coordinate, flat; exact where the prior is independent.
+
+    A prior that says its own precision is asked for it: of densities with heavy tails or a corner the curvature is 0
+    or negative where they are as wide as elsewhere.
+    """
     flat, unravel = ravel_pytree(position)
+    if isinstance(target, HasLogPrior) and isinstance(target.log_prior, HasPrecision):
+        return ravel_pytree(target.log_prior.precision(position))[0]
     grad = jax.grad(lambda v: target.prior(unravel(v)))
     return jnp.maximum(-jax.jvp(grad, (flat,), (jnp.ones_like(flat),))[1], 0.0)
 

@@ -89,14 +89,6 @@ class ClosedForm(Protocol):
     def expected(self, mean: PyTree, variance: PyTree) -> Scalar: ...
 
 
-@runtime_checkable
-class HasLogPrior(Protocol):
-    """A target whose prior is a record of its own, such as Bayes."""
-
-    @property
-    def log_prior(self) -> Any: ...
-
-
 def check_family(family: Any, capability: type, who: str) -> None:
     """Refuse, in one sentence, a family that cannot do what `who` needs."""
     if isinstance(family, capability):

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from langevin.core import tree
 from langevin.core.record import record
-from langevin.core.target import Derived, HasLikelihood, HasPrior, need, provides
+from langevin.core.target import Derived, HasLikelihood, HasLogPrior, HasPrior, need, provides
 from langevin.core.types import Eval
 from langevin.vi import family as families
 from langevin.vi.objectives.base import OwnEvaluation, Through
@@ -111,7 +111,7 @@ class Variational(Derived):
 
     def _knows_prior(self) -> bool:
         target = self.target
-        if not (provides(target, HasPrior) and isinstance(target, families.HasLogPrior)):
+        if not (provides(target, HasPrior) and isinstance(target, HasLogPrior)):
             return False
         if isinstance(self.family, families.HasPenalty):
             return True

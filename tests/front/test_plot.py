@@ -1,5 +1,8 @@
 """Charts draw the right numbers: lines, bands and bars are read back from the axes."""
 
+from functools import partial
+
+import jax
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -8,6 +11,7 @@ import pytest
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+from fits import rows
 from test_summary import made
 
 import langevin as lv
@@ -147,11 +151,48 @@ def test_calibration_of_a_classifier_is_its_reliability(fitted_classifier):
     np.testing.assert_array_equal(right.patches[0].get_data().values, found.size)
 
 
+# --- priors ---------------------------------------------------------------------------------------------------------
+
+
+def test_functions_of_the_prior_are_those_of_its_draws():
+    x = np.linspace(-1, 1, 12, dtype=np.float32)[:, None]
+    model = lv.bnn(partial(lv.MLP, (1, 3, 1)), (x, 2 * x[:, 0]), noise=0.2, prior="laplace")
+    left, right = lv.plot.prior_predictive(model, draws=40, functions=5, key=lv.key(3))
+    assert len(left.lines) == 6
+    draws = model.prior_draws(lv.key(3), 40)
+    at = left.lines[0].get_xdata()
+    assert (at[0], at[-1]) == (-1.5, 1.5)
+    second = jax.tree.map(lambda u: u[1], draws)
+    expected = model.predict(second, at[:, None].astype(np.float32))["mean"]
+    np.testing.assert_allclose(left.lines[1].get_ydata(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(left.lines[-1].get_ydata(), 2 * x[:, 0])
+    assert [t.get_text() for t in right.get_yticklabels()] == ["mean", "standard deviation", "smallest", "largest"]
+    diamonds = [line.get_xdata()[0] for line in right.lines if line.get_marker() == "D"]
+    y = 2 * x[:, 0]
+    np.testing.assert_allclose(
+        diamonds, [0, 1, (y.min() - y.mean()) / y.std(), (y.max() - y.mean()) / y.std()], atol=1e-6
+    )
+
+
+def test_the_prior_of_an_estimator_needs_no_fit():
+    X, y = rows(40)
+    left, right = lv.plot.prior_predictive(lv.BayesianRegressor(hidden=(3,), prior="student_t"), X, y, draws=20)
+    assert left.get_xlabel() == "target"
+    drawn = right.lines[2].get_xdata()[0]
+    assert abs(drawn) < 10  # in the units of the data, which are of size 1e9
+    label = np.where(y > 0, "up", "down")
+    left, right = lv.plot.prior_predictive(lv.BayesianClassifier(hidden=(3,)), X, label, draws=20)
+    assert [t.get_text() for t in right.get_xticklabels()] == ["down", "up"]
+    np.testing.assert_allclose(right.lines[-1].get_ydata(), [(label == "down").mean(), (label == "up").mean()])
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
         (lambda p, m, X: p.plot("pie"), "there is no kind 'pie'; there are trace, rank, forest"),
         (lambda p, m, X: lv.plot.trace(lv.BayesianRegressor()), "give it a Posterior or an estimator that has been"),
+        (lambda p, m, X: lv.plot.prior_predictive(p), "give it a BNN, as bnn"),
+        (lambda p, m, X: lv.plot.prior_predictive(m), "takes its columns and units from a table; pass X and y"),
         (lambda p, m, X: lv.plot.trace(3), "this is int; give it a Posterior"),
         (lambda p, m, X: p.plot("calibration", X, X), "does not know how to predict; pass predict="),
         (lambda p, m, X: lv.plot.predictive_band(m, X, levels=(2,)), "levels are .2.; each must lie between 0 and 1"),

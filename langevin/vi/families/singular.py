@@ -30,9 +30,10 @@ from langevin.vi.family import total
 
 @runtime_checkable
 class Scaled(Protocol):
-    """A prior N(0, scale²), a scale for every array."""
+    """A prior N(0, normal_scale²): a number for every array, or one for all."""
 
-    scale: Any
+    @property
+    def normal_scale(self) -> Any: ...
 
 
 class Pair(NamedTuple):
@@ -179,4 +180,4 @@ def scales_of(prior: Any, like: Any, who: str) -> list[Any]:
         )
     if isinstance(like, Shapes):
         like = jax.tree.unflatten(like.structure, list(range(len(like.shapes))))
-    return jax.tree.leaves(tree.fill(prior.scale, like))
+    return jax.tree.leaves(tree.fill(prior.normal_scale, like))
