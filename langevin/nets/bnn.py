@@ -56,6 +56,14 @@ class NormalPrior:
 
         return sum(jax.tree.leaves(jax.tree.map(one, position, self.scale)), jnp.zeros(()))
 
+    def expected(self, mean, variance):
+        """Its mean under any distribution of positions with these moments."""
+
+        def one(m, v, s):
+            return -0.5 * jnp.sum(m**2 + v) / s**2 - m.size * (jnp.log(s) + 0.5 * math.log(2 * math.pi))
+
+        return sum(jax.tree.leaves(jax.tree.map(one, mean, variance, self.scale)), jnp.zeros(()))
+
 
 @dataclasses.dataclass(frozen=True)
 class BNN:
