@@ -16,7 +16,7 @@ from pathlib import Path
 import typer
 
 ACTIVATIONS = ("relu", "tanh", "silu", "gelu")
-PLANS = ("auto", "mile", "smile")
+PLANS = ("auto", "mile", "smile", "ensemble", "vi", "ivon", "swag", "laplace")
 TASKS = ("regression", "classification")
 SIZES = ("cpu", "gpu", "quick")
 FOLDERS = {"bench": "benchmarks", "reproduce": "experiments"}

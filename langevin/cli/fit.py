@@ -53,7 +53,11 @@ def fit(
     weights: Weights = None,
     likelihood: Likelihood = "auto",
     plan: Annotated[
-        str, typer.Option(help="auto, mile or smile.", autocompletion=complete.among(complete.PLANS))
+        str,
+        typer.Option(
+            help="auto, mile, smile; vi, laplace, swag, ivon or ensemble.",
+            autocompletion=complete.among(complete.PLANS),
+        ),
     ] = "auto",
     kernel: Annotated[
         str | None,

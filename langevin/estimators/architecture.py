@@ -46,6 +46,16 @@ class Weighted:
         x, y, weight, *offset = data
         return weight * (self.likelihood(position, (x, y)) + sum(offset))
 
+    def outputs(self, position, data):
+        return self.likelihood.outputs(position, data[:2])
+
+    def given(self, out, data):
+        x, y, weight, *offset = data
+        return weight * (self.likelihood.given(out, (x, y)) + sum(offset))
+
+    def root(self, out, data):
+        return jnp.sqrt(data[2])[:, None, None] * self.likelihood.root(out, data[:2])
+
 
 def mlp(owner: str, sizes: tuple[int, ...], activation: str) -> Callable[[Any], MLP]:
     """A function of a key that builds the network. owner: who is named where the activation is not known."""

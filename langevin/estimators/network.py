@@ -43,7 +43,8 @@ FEW = 10  # rows held out from which on training stops by them
 class NetworkEstimator(Explained, Predictive, Planned):
     """A Bayesian network on a table. Its two kinds say how targets become numbers, and outputs answers.
 
-    plan: "auto", "mile" (all data), "smile" (mini-batches) or a Plan.
+    plan: "auto", "mile" (all data), "smile" (mini-batches), an approximation ("ensemble", "vi", "laplace", "swag",
+        "ivon"), or a Plan.
     kernel: None for the plan's, a kernel to sample with as it is, or a dict of fields to hold in the plan's.
     hidden: widths of the layers between.
     activation: "relu", "tanh", "silu" or "gelu".

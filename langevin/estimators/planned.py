@@ -1,9 +1,9 @@
 r"""An estimator with a plan, and parameters that reach into it.
 
-`plan` is a name (`"auto"`, `"mile"`, `"smile"`) or a Plan; `kernel` is None for the plan's, a kernel to sample with as
-it is, or a dict of fields to hold in the plan's own. `plan__draws` and `kernel__step_size` reach into them, so a grid
-search can. "auto" is `mile`, on all data, up to SMALL rows, where steps are cheap with more of them between draws, and
-`smile`, on mini-batches, above.
+`plan` is a name (`"auto"`, `"mile"`, `"smile"`, or one of `vi.plans`) or a Plan; `kernel` is None for the plan's, a
+kernel to sample with as it is, or a dict of fields to hold in the plan's own. `plan__draws` and `kernel__step_size`
+reach into them, so a grid search can. "auto" is `mile`, on all data, up to SMALL rows, where steps are cheap with more
+of them between draws, and `smile`, on mini-batches, above.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from langevin.core.kernel import Kernel
 from langevin.core.record import is_record, replace, values
 from langevin.estimators.shown import Shown
-from langevin.tune.plan import PLANS, Plan, holding
+from langevin.tune.plan import Plan, holding
+from langevin.vi.plans import PLANS
 
 SMALL = 20_000  # rows up to which full gradients were the better use of the same number of examples
 CHEAP = 128_000  # rows × steps from a draw to the next, at which more of them cost little

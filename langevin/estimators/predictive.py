@@ -12,10 +12,13 @@ import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from langevin.core.kernel import innermost
 from langevin.core.posterior import Posterior
 from langevin.diagnostics import uncertainty
 from langevin.estimators.checks import Checked
 from langevin.estimators.columns import Columns
+from langevin.vi.independent import Independent
+from langevin.vi.laplace import linearized
 
 BLOCK = 256  # rows predicted together
 
@@ -59,7 +62,7 @@ class Predictive(Checked):
     def followed(self, X) -> np.ndarray:
         """The mean, or the probability of the last class, that every draw says of some rows: (chain, draw, n)."""
         rows = self._encoded(X)
-        said = self._unit(self.posterior_.predict(self._net().predict, rows))
+        said = self._unit(predicting(self.posterior_).predict(self._net().predict, rows))
         return np.asarray(said["mean"] if "mean" in said else said["proba"][..., -1])
 
     def uncertainty(self, X):
@@ -103,7 +106,8 @@ class Predictive(Checked):
 
     def _pooled(self):
         """Positions (draw, …) of equal weight, of all chains that did not diverge."""
-        flat = jax.tree.map(lambda u: np.asarray(u).reshape(-1, *u.shape[2:]), self.posterior_.draws)
+        drawn = predicting(self.posterior_).draws
+        flat = jax.tree.map(lambda u: np.asarray(u).reshape(-1, *u.shape[2:]), drawn)
         index = self._pooled_places()
         return jax.tree.map(lambda u: u[index], flat)
 
@@ -122,6 +126,12 @@ class Predictive(Checked):
         self.epistemic_ = np.concatenate(known)
         self.threshold_ = float(np.quantile(joint(self.epistemic_), 1 - self.outliers))
         return self
+
+
+def predicting(posterior: Posterior) -> Posterior:
+    """The posterior, its draws as a network predicts by them: a linearized one by its tangent."""
+    drawn = innermost(posterior.kernel)
+    return linearized(posterior) if isinstance(drawn, Independent) and drawn.linearized else posterior
 
 
 @jax.jit

@@ -23,6 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from langevin.core import tree
 from langevin.core.record import record, static
 from langevin.core.types import PyTree
 
@@ -47,6 +48,12 @@ class Network:
     kind: Kind = static(default="gaussian")
 
     def outputs(self, position, x):
+        """What the net says; of a position with a `center`, what its tangent there says (`vi.linearized`)."""
+        if "center" in position:
+            at = position["center"]
+            there = {name: position[name] for name in at}
+            out, change = jax.jvp(lambda p: self.outputs(p, x), (at,), (tree.sub(there, at),))
+            return out + change
         net = eqx.combine(position["net"], self.fixed)
         return net.many(x) if hasattr(net, "many") else jax.vmap(net)(x)
 
@@ -65,7 +72,40 @@ class Likelihood:
 
     def __call__(self, position, data):
         x, y = data
-        out = self.network.outputs(position, x)
+        return self._each(self.network.outputs(position, x), self.network.sigma(position), y)
+
+    def outputs(self, position, data):
+        """(example, k): all that the likelihood of an example depends on; the last one is log σ where it is learned."""
+        out = self.network.outputs(position, data[0])
+        if not self._learns_noise:
+            return out
+        return jnp.concatenate([out, jnp.broadcast_to(position["log_noise"], (len(out), 1))], axis=1)
+
+    def given(self, out, data):
+        """log p(y_i | outputs) of every example."""
+        out, sigma = self._parted(out, data[1])
+        return self._each(out, sigma, data[1])
+
+    def root(self, out, data):
+        """(example, k, k): R with R Rᵀ the Fisher information of the outputs."""
+        if self.network.kind == "categorical":
+            p = jax.nn.softmax(out)
+            return jnp.sqrt(p)[:, :, None] * jnp.eye(out.shape[1]) - p[:, :, None] * jnp.sqrt(p)[:, None]
+        own, sigma = self._parted(out, data[1])
+        return jnp.sqrt(self._information(own, sigma, data[1]))[:, :, None] * jnp.eye(out.shape[1])
+
+    @property
+    def _learns_noise(self) -> bool:
+        return self.network.kind == "gaussian" and self.network.noise is None
+
+    def _parted(self, out, y):
+        """The outputs of the net, and σ, of each example where it is one of the outputs."""
+        if not self._learns_noise:
+            return out, self.network.noise
+        sigma = jnp.exp(out[:, -1])
+        return out[:, :-1], sigma if y.ndim == 1 else sigma[:, None]
+
+    def _each(self, out, sigma, y):
         kind = self.network.kind
         if kind == "categorical":
             return jnp.take_along_axis(jax.nn.log_softmax(out), y[:, None].astype(jnp.int32), axis=1)[:, 0]
@@ -74,9 +114,31 @@ class Likelihood:
         elif kind == "negative_binomial":
             each = log_negative_binomial(y, log_rate(self.network, out), log_dispersion(out))
         else:
-            mean, std = moments(self.network, position, out)
+            mean, std = moments(self.network, sigma, out)
             each = -0.5 * ((y - mean) / std) ** 2 - jnp.log(std) - 0.5 * math.log(2 * math.pi)
         return each if y.ndim == 1 else jnp.sum(each, axis=1)
+
+    def _information(self, out, sigma, y):
+        """The diagonal of the Fisher information, the outputs of these kinds being orthogonal.
+
+        Of log dispersions it has no closed form: it is that of the y seen, or 0 where this is negative.
+        """
+        kind, column = self.network.kind, lambda u: u.reshape(len(out), -1)
+        if kind == "poisson":
+            return column(jnp.exp(log_rate(self.network, out)))
+        if kind == "negative_binomial":
+            rate, spread = log_rate(self.network, out), log_dispersion(out)
+            own = lambda rate, spread, y: log_negative_binomial(y, rate, spread)
+            second = jax.vmap(jax.grad(jax.grad(own, 1), 1))(rate.reshape(-1), spread.reshape(-1), y.reshape(-1))
+            of_rate = jnp.exp(rate) / (1 + jnp.exp(rate + spread))
+            return jnp.concatenate([column(of_rate), column(jnp.maximum(-second, 0.0))], axis=1)
+        mean, std = moments(self.network, sigma, out)
+        of_mean = column(jnp.broadcast_to(std**-2.0, mean.shape))
+        if kind == "heteroscedastic":
+            slope = jax.nn.sigmoid(part_of(out, 1, 2))
+            return jnp.concatenate([of_mean, column(2 * (slope / std) ** 2)], axis=1)
+        many = [jnp.full((len(out), 1), 2.0 * of_mean.shape[1])] if self._learns_noise else []
+        return jnp.concatenate([of_mean, *many], axis=1)
 
 
 @record
@@ -98,16 +160,16 @@ class Predict:
             return {"rate": jnp.exp(log_rate(self.network, out))}
         if self.network.kind == "negative_binomial":
             return {"rate": jnp.exp(log_rate(self.network, out)), "dispersion": jnp.exp(log_dispersion(out))}
-        mean, std = moments(self.network, position, out)
+        mean, std = moments(self.network, self.network.sigma(position), out)
         return {"mean": mean, "std": jnp.broadcast_to(std, mean.shape)}
 
 
-def moments(network: Network, position, out):
-    """Mean and standard deviation of a Gaussian likelihood."""
+def moments(network: Network, sigma, out):
+    """Mean and standard deviation of a Gaussian likelihood; sigma: where it is one number."""
     if network.kind == "heteroscedastic":
         # far from the data a positive output grows as the net does, and not as its exponential
         return part_of(out, 0, 2), jax.nn.softplus(part_of(out, 1, 2)) + 1e-3
-    return part_of(out, 0, 1), network.sigma(position)
+    return part_of(out, 0, 1), sigma
 
 
 def part_of(out, i: int, parts: int):

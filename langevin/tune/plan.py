@@ -21,7 +21,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -44,6 +44,13 @@ from langevin.tune.whiten import whiten
 
 FIXED = 300  # examples whose gradient costs as much as a step does beside it, for nets of a table's size on a CPU
 TUNING = 9_000  # steps of a sampler that take as long as a tuner, roughly
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A tuner that knows how many gradients of how many examples it takes, on n of them."""
+
+    def work(self, n: int) -> tuple[int, int]: ...
 
 
 @record
@@ -139,7 +146,8 @@ class Plan:
         """How long the stages take on n examples, relative to one another, as far as can be told beforehand."""
         cost = lambda steps, batch: steps * (FIXED + min(batch or n, n))
         steps = (self.draws + self.warmup) * self.thin
-        tune = {"tune": float(cost(TUNING, self.batch))} if self.tune is not None else {}
+        work = self.tune.work(n) if isinstance(self.tune, Timed) else (TUNING, self.batch)
+        tune = {"tune": float(cost(*work))} if self.tune is not None else {}
         return {"train": float(cost(self.ascent, self.ascent_batch)), **tune, "sample": float(cost(steps, self.batch))}
 
     def more(self, key: Key, target: Any, posterior: Posterior, draws: int, *, callbacks: tuple = ()) -> Posterior:
@@ -178,7 +186,7 @@ def _held(tune: Callable, fields: tuple, key: Key, kernel: Any, target: Any, sta
     return replace(kernel, **{k: np.full(chains_of(states), v) if number(v) else v for k, v in fields}), states
 
 
-PLANS = {
+PLANS: dict[str, Plan] = {
     "mile": Plan(MCLMC(0.05, length=25.0, integrator="verlet"), mile_warmup),
     "smile": Plan(SMILE(0.05), partial(whiten, damping=1000.0), batch=256, thin=64),
 }

@@ -26,11 +26,17 @@ def tuner(tune: Callable[Concatenate[Key, Any, Any, Any, P], R]) -> Callable[Con
 
     @wraps(tune)
     def from_either(key: Key, kernel: Any, target: Any, states: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not isinstance(states, State):
-            admit(kernel, target, tune.__name__)
-            k_begin, key = jax.random.split(key)
-            states = begin_all(k_begin, kernel, target, states)
+        key, states = opened(key, kernel, target, states, tune.__name__)
         with threadpool_limits(1, user_api="blas"):
             return jax.block_until_ready(tune(key, kernel, target, states, *args, **kwargs))
 
     return from_either
+
+
+def opened(key: Key, kernel: Any, target: Any, states: Any, who: str) -> tuple[Key, State]:
+    """States of positions, or the states themselves, and the key for what follows."""
+    if isinstance(states, State):
+        return key, states
+    admit(kernel, target, who)
+    k_begin, key = jax.random.split(key)
+    return key, begin_all(k_begin, kernel, target, states)

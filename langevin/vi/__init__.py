@@ -4,9 +4,11 @@
 `Variational` is their target, whose position is the family's parameters, and `Fit` the tuner that plans are made of.
 """
 
-from langevin.vi.bound import bound
+from langevin.vi.bound import Bound, bound
+from langevin.vi.ensemble import Ensemble
 from langevin.vi.families.delta import Delta
 from langevin.vi.families.dropout import Dropout
+from langevin.vi.families.eigenbasis import Eigenbasis
 from langevin.vi.families.flow import Flow
 from langevin.vi.families.full_rank import FullRank
 from langevin.vi.families.implicit import Implicit
@@ -14,12 +16,15 @@ from langevin.vi.families.low_rank import LowRank
 from langevin.vi.families.matrix_normal import MatrixNormal
 from langevin.vi.families.mean_field import MeanField
 from langevin.vi.families.mixture import Mixture
+from langevin.vi.families.part import Part
 from langevin.vi.families.radial import Radial
 from langevin.vi.families.semi_implicit import SemiImplicit
 from langevin.vi.families.singular import Product, RankOne
 from langevin.vi.family import Approximation, Family
 from langevin.vi.fit import Fit, fit
 from langevin.vi.independent import Independent
+from langevin.vi.ivon import IVON, accumulate_gradients, ivon, sample_parameters
+from langevin.vi.laplace import Laplace, laplace_evidence, linearized
 from langevin.vi.objectives.black_box_alpha import BlackBoxAlpha
 from langevin.vi.objectives.chi import Chi
 from langevin.vi.objectives.elbo import ELBO
@@ -27,27 +32,38 @@ from langevin.vi.objectives.inclusive import InclusiveKL
 from langevin.vi.objectives.renyi import IWAE, Renyi
 from langevin.vi.objectives.stein_elbo import SteinELBO
 from langevin.vi.quality import approximation, log_weights, pareto_k
+from langevin.vi.svgd import SVGD, FunctionSVGD
+from langevin.vi.swag import SWAG
 from langevin.vi.variational import Variational
 
 __all__ = [
     "ELBO",
+    "IVON",
     "IWAE",
+    "SVGD",
+    "SWAG",
     "Approximation",
     "BlackBoxAlpha",
+    "Bound",
     "Chi",
     "Delta",
     "Dropout",
+    "Eigenbasis",
+    "Ensemble",
     "Family",
     "Fit",
     "Flow",
     "FullRank",
+    "FunctionSVGD",
     "Implicit",
     "InclusiveKL",
     "Independent",
+    "Laplace",
     "LowRank",
     "MatrixNormal",
     "MeanField",
     "Mixture",
+    "Part",
     "Product",
     "Radial",
     "RankOne",
@@ -55,9 +71,14 @@ __all__ = [
     "SemiImplicit",
     "SteinELBO",
     "Variational",
+    "accumulate_gradients",
     "approximation",
     "bound",
     "fit",
+    "ivon",
+    "laplace_evidence",
+    "linearized",
     "log_weights",
     "pareto_k",
+    "sample_parameters",
 ]

@@ -31,6 +31,7 @@ from langevin.core.run import run
 from langevin.core.target import HasBatches, need
 from langevin.core.types import Key, PyTree, State
 from langevin.samplers.optimize import Adam, Optimize
+from langevin.tune.positions import opened
 from langevin.tune.warm_start import nothing
 from langevin.vi.family import Family, check_family
 from langevin.vi.independent import Independent
@@ -60,26 +61,39 @@ class Fit:
             raise TypeError(
                 f"vi.Fit: the kernel is {type(innermost(kernel)).__name__}; it must be Independent(family)."
             )
+        key, states = opened(key, kernel, target, states, "vi.Fit")
         params, at = self.found(key, innermost(kernel).family, target, states.position)
         wide = spread(replace(innermost(kernel), params=()), chains_of(states))
         return PerChain(replace(wide, params=params)), states._replace(position=at)
+
+    def work(self, n: int) -> tuple[int, int]:
+        return self.steps, min(self.batch or n, n)
 
     def found(self, key: Key, family: Family, target: Any, positions: PyTree) -> tuple[PyTree, PyTree]:
         """φ of every chain, and a draw of each."""
         need(target, HasBatches, "vi.Fit")
         k_init, k_run, k_draw = jax.random.split(key, 3)
         start = begin_params(k_init, family, positions)
-        if self.batch is not None:
-            target = replace(target, batch=min(self.batch, target.n), order="epoch")
-        aim = Variational(target, family, self.objective)
-        how: dict[str, Any] = dict(chunk=max(self.steps // 50, 1), collect=nothing, store=rounds.place("fit"))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "run: chain")  # said below, of fits
-            out = run(k_run, Optimize(adam(float(self.rate), self.steps)), aim, start, draws=self.steps, **how)
-        if out.interrupted:
-            raise KeyboardInterrupt("vi.Fit: interrupted; nothing was drawn.")
-        check_finite(out.states.position, out.info.ok)
-        return out.states.position, draw_each(k_draw, family, out.states.position)
+        aim = Variational(of_small_batches(target, self.batch), family, self.objective)
+        found = climbed(k_run, Optimize(adam(float(self.rate), self.steps)), aim, start, self.steps, "vi.Fit")
+        return found.position, draw_each(k_draw, family, found.position)
+
+
+def of_small_batches(target: Any, batch: int | None) -> Any:
+    """The target with mini-batches of this size, or its own."""
+    return target if batch is None else replace(target, batch=min(batch, target.n), order="epoch")
+
+
+def climbed(key: Key, kernel: Any, target: Any, start: Any, steps: int, who: str) -> State:
+    """The states after so many steps; fits that became NaN are named, and refused where none is left."""
+    how: dict[str, Any] = dict(chunk=max(steps // 50, 1), collect=nothing, store=rounds.place("fit"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "run: chain")  # said below, of fits
+        out = run(key, kernel, target, start, draws=steps, **how)
+    if out.interrupted:
+        raise KeyboardInterrupt(f"{who}: interrupted; nothing was drawn.")
+    check_finite(out.states.position, out.info.ok, who)
+    return out.states
 
 
 @cache
@@ -88,7 +102,7 @@ def adam(rate: float, steps: int) -> Adam:
     return Adam(optax.cosine_decay_schedule(rate, steps, alpha=1e-3))
 
 
-def check_finite(params: PyTree, ok: Any) -> None:
+def check_finite(params: PyTree, ok: Any, who: str) -> None:
     """Refuse fits that all ended in NaN; where some did, say so: their draws are left out as diverged chains are."""
     leaves = [np.isfinite(np.asarray(u)).reshape(len(u), -1).all(axis=1) for u in jax.tree.leaves(params)]
     ok = np.asarray(ok)
@@ -97,10 +111,10 @@ def check_finite(params: PyTree, ok: Any) -> None:
         return
     first = int(np.argmin(ok.all(axis=0))) + 1
     lost = f"{int((~fine).sum())} of {len(fine)} fits, first near step {first}"
-    what = f"vi.Fit: the objective became NaN or infinite in {lost}"
+    what = f"{who}: the objective became NaN or infinite in {lost}"
     if not fine.any():
         raise FloatingPointError(f"{what}; lower `rate`, or look whether the log density is finite at the start.")
-    warnings.warn(f"{what}; they are left out.", UserWarning, stacklevel=3)
+    warnings.warn(f"{what}; they are left out.", UserWarning, stacklevel=4)
 
 
 @jax.jit

@@ -22,6 +22,7 @@ from langevin.core.kernel import Kernel, audited, begin, report
 from langevin.core.record import record, static
 from langevin.core.target import HasDensity, Target, examples, provides
 from langevin.core.types import Eval, Law, PyTree
+from langevin.vi.families.mean_field import MeanField
 from langevin.vi.family import Approximation, HasLogProb, check_family
 
 
@@ -32,11 +33,13 @@ class Independent(Kernel):
     family: how q looks, such as MeanField().
     params: φ, which a fit finds.
     weights: weigh every draw by p̃/q, which needs the density of both.
+    linearized: networks predict by their tangent at the mean, as a Laplace approximation wants.
     """
 
-    family: Any
+    family: Any = MeanField()
     params: PyTree = ()
     weights: bool = static(default=False)
+    linearized: bool = static(default=False)
     audit = audited(excluded="it draws from what was fitted, and `vi.pareto_k` measures how far that is from p")
 
     @property
@@ -65,7 +68,8 @@ class Independent(Kernel):
         name = type(self.family).__name__
         if self.weights:
             return Law("exact", 0.0, None, f"p, by importance weights of draws from q, a fitted {name}")
-        return Law("approximate", 0.0, self._approximation, f"q, a {name} fitted to p")
+        tangent = ", of the network's tangent at its mean" if self.linearized else ""
+        return Law("approximate", 0.0, self._approximation, f"q, a {name} fitted to p{tangent}")
 
     def _approximation(self, target: Any) -> Approximation:
         return Approximation(self.family, self.params)
