@@ -29,6 +29,7 @@ from langevin.vi.objectives.black_box_alpha import BlackBoxAlpha
 from langevin.vi.objectives.chi import Chi
 from langevin.vi.objectives.elbo import ELBO
 from langevin.vi.objectives.inclusive import InclusiveKL
+from langevin.vi.objectives.per_example import FlipoutELBO, LocalELBO
 from langevin.vi.objectives.renyi import IWAE, Renyi
 from langevin.vi.objectives.stein_elbo import SteinELBO
 from langevin.vi.quality import approximation, log_weights, pareto_k
@@ -52,6 +53,7 @@ __all__ = [
     "Ensemble",
     "Family",
     "Fit",
+    "FlipoutELBO",
     "Flow",
     "FullRank",
     "FunctionSVGD",
@@ -59,6 +61,7 @@ __all__ = [
     "InclusiveKL",
     "Independent",
     "Laplace",
+    "LocalELBO",
     "LowRank",
     "MatrixNormal",
     "MeanField",

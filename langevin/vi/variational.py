@@ -25,7 +25,7 @@ from langevin.core.record import record
 from langevin.core.target import Composite, Derived, HasLikelihood, HasPrior, need, provides
 from langevin.core.types import Eval
 from langevin.vi import family as families
-from langevin.vi.objectives.base import OwnEvaluation, Through
+from langevin.vi.objectives.base import OwnEvaluation, Through, each
 from langevin.vi.objectives.elbo import ELBO
 
 
@@ -167,10 +167,3 @@ def joint(family: Any, key: Any, params: Any, through: Through, component: Any =
         position = jax.lax.stop_gradient(position)
     held = jax.lax.stop_gradient(params) if through == "path" else params
     return position, family.log_prob(held, position)
-
-
-def each(fn: Any, *xs: Any) -> Any:
-    """fn of every row; one row alone is no batch, so that its matrix products stay plain."""
-    if jax.tree.leaves(xs)[0].shape[0] > 1:
-        return jax.vmap(fn)(*xs)
-    return jax.tree.map(lambda u: u[None], fn(*jax.tree.map(lambda u: u[0], xs)))

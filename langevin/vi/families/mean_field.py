@@ -14,7 +14,7 @@ Blundell, Cornebise, Kavukcuoglu & Wierstra (2015), Weight uncertainty in neural
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,7 @@ class MeanField:
     """
 
     scale: float = positive(default=0.02)
+    signs: ClassVar[bool] = True
 
     def init(self, key, position):
         return Normal(position, fill_log(position, self.scale))
