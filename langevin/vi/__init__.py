@@ -35,6 +35,7 @@ from langevin.vi.objectives.stein_elbo import SteinELBO
 from langevin.vi.quality import approximation, log_weights, pareto_k
 from langevin.vi.svgd import SVGD, FunctionSVGD
 from langevin.vi.swag import SWAG
+from langevin.vi.variance import GradientVariance, compare_gradients, gradient_variance
 from langevin.vi.variational import Variational
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "Flow",
     "FullRank",
     "FunctionSVGD",
+    "GradientVariance",
     "Implicit",
     "InclusiveKL",
     "Independent",
@@ -77,7 +79,9 @@ __all__ = [
     "accumulate_gradients",
     "approximation",
     "bound",
+    "compare_gradients",
     "fit",
+    "gradient_variance",
     "ivon",
     "laplace_evidence",
     "linearized",
