@@ -63,6 +63,11 @@ class Network:
         net = eqx.combine(self.weights(position), self.fixed)
         return net.many(x) if hasattr(net, "many") else jax.vmap(net)(x)
 
+    def by_example(self, position, x, keys, change):
+        """What a net says that is changed for every example, by `change(net, key)`."""
+        net = eqx.combine(position["net"], self.fixed)
+        return jax.vmap(lambda x, key: change(net, key)(x))(x, keys)
+
     def sigma(self, position):
         return jnp.exp(position["log_noise"]) if "log_noise" in position else self.noise
 
@@ -79,6 +84,11 @@ class Likelihood:
     def __call__(self, position, data):
         x, y = data
         return self._each(self.network.outputs(position, x), self.network.sigma(position), y)
+
+    def by_example(self, position, data, keys, change):
+        """log p(y_i | x_i) of every example by a net of its own, `change(net, key)`."""
+        out = self.network.by_example(position, data[0], keys, change)
+        return self._each(out, self.network.sigma(position), data[1])
 
     def outputs(self, position, data):
         """(example, k): all that the likelihood of an example depends on; the last one is log σ where it is learned."""

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from langevin.core.noise import normal, rademacher
+
 NARROW = 64  # the widest layer up to which examples are laid along the vector registers (measured on CPU)
 
 
@@ -30,6 +32,60 @@ class Dense(eqx.Module):
     def __call__(self, x):
         y = x @ self.weight
         return y + jnp.broadcast_to(self.bias, y.shape)
+
+    def local(self, spread: Dense, key: jax.Array) -> Local:
+        """The layer of one example whose weights have these standard deviations."""
+        return Local(self, spread, key)
+
+    def flipout(self, change: Dense, key: jax.Array) -> Flipout:
+        """The layer of one example that adds these deviations with signs of its own."""
+        return Flipout(self, change, key)
+
+
+class Local(eqx.Module):
+    """A layer that draws its outputs: those of one input with independent Gaussian weights.
+
+    mean: the layer of means.
+    spread: the layer of standard deviations; None in place of what is fixed.
+    key: of the draw.
+    """
+
+    mean: Dense
+    spread: Dense
+    key: jax.Array
+
+    def __call__(self, x):
+        if x.ndim != 1:
+            raise ValueError(
+                f"LocalELBO: a layer reads {x.shape[:-1]} rows of one example, whose outputs share weights; take "
+                "FlipoutELBO."
+            )
+        y, weight, bias = self.mean(x), self.spread.weight, self.spread.bias
+        variance = jnp.zeros_like(y) if weight is None else x**2 @ weight**2
+        variance = variance if bias is None else variance + bias**2
+        # the root of zero has no derivative: an input of zeros, with a bias that is fixed
+        return y + jnp.sqrt(jnp.maximum(variance, 1e-30)) * normal(self.key, y.shape).astype(y.dtype)
+
+
+class Flipout(eqx.Module):
+    """A layer with deviations from its weights, turned by signs of the inputs and of the outputs.
+
+    mean: the layer of means.
+    change: the layer of deviations; None in place of what is fixed.
+    key: of the signs.
+    """
+
+    mean: Dense
+    change: Dense
+    key: jax.Array
+
+    def __call__(self, x):
+        y, weight, bias = self.mean(x), self.change.weight, self.change.bias
+        k_in, k_out = jax.random.split(self.key)
+        turned = lambda key, u: u * jnp.broadcast_to(rademacher(key, u.shape[-1:]).astype(u.dtype), u.shape)
+        change = jnp.zeros_like(y) if weight is None else turned(k_in, x) @ weight
+        change = change if bias is None else change + jnp.broadcast_to(bias, y.shape)
+        return y + turned(k_out, change)
 
 
 class MLP(eqx.Module):

@@ -125,8 +125,8 @@ def _sampling(facts: ReportData, findings: tuple[Finding, ...]) -> list[tuple[st
         found.append((MC_ERROR, percent(known), f"of the predicted std., want below {percent(ERROR, 0)}"))
     if facts.approximate:
         many, draws = chains_and_draws(facts)
-        known = number(facts.pareto_k) if facts.pareto_k == facts.pareto_k else "not known"
-        found.append((KHAT, known, f"of the approximation, up to {GOOD:g} it stands for the posterior"))
+        khat = number(facts.pareto_k) if facts.pareto_k == facts.pareto_k else "not known"
+        found.append((KHAT, khat, f"of the approximation, up to {GOOD:g} it stands for the posterior"))
         return [*found, (FITS, str(max(many, 1)), f"of {several(draws, 'draw')} each, one mixture together")]
     agree, enough = wanted(facts)
     found += [(WORST, rhat_words(m.rhat), f"of predictions, {agree}"), (LEAST, bulk, f"of predictions, {enough}")]

@@ -15,18 +15,22 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from langevin.core import tree
 from langevin.core.kernel import Kernel, audited, begin, kernel, report
 from langevin.core.record import positive, record, static
-from langevin.core.schedule import Schedule
+from langevin.core.schedule import Schedule, at
 from langevin.core.types import Law
 
 
 @record
 class Adam:
     """Adam (Kingma & Ba 2015) as a record: its rate is a number that sweeps and is saved, as a kernel's are.
+
+    The corrections of both moments are one number for all coordinates, so that a coordinate costs one root and one
+    division (§2 of the paper):  u = −rate √c₂/c₁ · m/(√v + 10⁻⁸ √c₂),  c₁ = 1 − 0.9^t,  c₂ = 1 − 0.999^t.
 
     rate: the learning rate, or a schedule of it.
     """
@@ -37,7 +41,16 @@ class Adam:
         return optax.adam(self.rate).init(position)
 
     def update(self, grad, memory, position):
-        return optax.adam(self.rate).update(grad, memory, position)
+        adam, rest = memory
+        count = optax.safe_increment(adam.count)
+        m = jax.tree.map(lambda m, g: (0.9 * m + 0.1 * g).astype(m.dtype), adam.mu, grad)
+        v = jax.tree.map(lambda v, g: (0.999 * v + 0.001 * g**2).astype(v.dtype), adam.nu, grad)
+        root = jnp.sqrt(1 - 0.999**count)
+        pace, floor = -at(self.rate, adam.count) * root / (1 - 0.9**count), 1e-8 * root
+        updates = jax.tree.map(lambda m, v: (pace * m / (jnp.sqrt(v) + floor)).astype(m.dtype), m, v)
+        if isinstance(rest, optax.ScaleByScheduleState):
+            rest = optax.ScaleByScheduleState(optax.safe_increment(rest.count))
+        return updates, (optax.ScaleByAdamState(count, m, v), rest)
 
 
 @record

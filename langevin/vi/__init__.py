@@ -29,11 +29,13 @@ from langevin.vi.objectives.black_box_alpha import BlackBoxAlpha
 from langevin.vi.objectives.chi import Chi
 from langevin.vi.objectives.elbo import ELBO
 from langevin.vi.objectives.inclusive import InclusiveKL
+from langevin.vi.objectives.per_example import FlipoutELBO, LocalELBO
 from langevin.vi.objectives.renyi import IWAE, Renyi
 from langevin.vi.objectives.stein_elbo import SteinELBO
 from langevin.vi.quality import approximation, log_weights, pareto_k
 from langevin.vi.svgd import SVGD, FunctionSVGD
 from langevin.vi.swag import SWAG
+from langevin.vi.variance import GradientVariance, compare_gradients, gradient_variance
 from langevin.vi.variational import Variational
 
 __all__ = [
@@ -52,13 +54,16 @@ __all__ = [
     "Ensemble",
     "Family",
     "Fit",
+    "FlipoutELBO",
     "Flow",
     "FullRank",
     "FunctionSVGD",
+    "GradientVariance",
     "Implicit",
     "InclusiveKL",
     "Independent",
     "Laplace",
+    "LocalELBO",
     "LowRank",
     "MatrixNormal",
     "MeanField",
@@ -74,7 +79,9 @@ __all__ = [
     "accumulate_gradients",
     "approximation",
     "bound",
+    "compare_gradients",
     "fit",
+    "gradient_variance",
     "ivon",
     "laplace_evidence",
     "linearized",

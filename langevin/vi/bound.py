@@ -22,9 +22,9 @@ import numpy as np
 from langevin.core.target import HasDensity, need
 from langevin.core.types import Key
 from langevin.vi.family import Approximation
-from langevin.vi.objectives.base import Objective
+from langevin.vi.objectives.base import Objective, each
 from langevin.vi.objectives.elbo import ELBO
-from langevin.vi.variational import Variational, each, joint
+from langevin.vi.variational import Variational, joint
 
 DEFAULT = ELBO()
 

@@ -7,6 +7,7 @@ a distribution around a position.
     HasLogProb      log q_φ(θ)
     HasEntropy      −E log q_φ in closed form, up to a constant that does not depend on φ
     HasMoments      mean and variance of every coordinate
+    HasSigns        deviations from the mean that may change sign one by one
     HasJoint        a draw and its log q together, where log q alone cannot be had (semi-implicit families)
     HasPenalty      a divergence from the prior of its own, for families without a density over positions
     HasStrata       a mixture: draws of each component, with the weights of the components
@@ -56,6 +57,13 @@ class HasMoments(Family, Protocol):
 
     def mean(self, params: PyTree) -> PyTree: ...
     def variance(self, params: PyTree) -> PyTree: ...
+
+
+@runtime_checkable
+class HasSigns(HasMoments, Protocol):
+    """Deviations from the mean may change sign one by one, and the distribution is the same."""
+
+    signs: bool
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ from langevin.core.record import positive, record, replace, static
 from langevin.core.run import run
 from langevin.core.target import HasBatches, need
 from langevin.core.types import Key, PyTree, State
-from langevin.samplers.optimize import Optimize
+from langevin.samplers.optimize import Adam, Optimize
 from langevin.tune.positions import opened
 from langevin.tune.warm_start import nothing
 from langevin.vi.family import Family, check_family
@@ -97,9 +97,9 @@ def climbed(key: Key, kernel: Any, target: Any, start: Any, steps: int, who: str
 
 
 @cache
-def adam(rate: float, steps: int) -> optax.GradientTransformation:
-    """Built once: another object would compile anew."""
-    return optax.adam(optax.cosine_decay_schedule(rate, steps, alpha=1e-3))
+def adam(rate: float, steps: int) -> Adam:
+    """Built once: another schedule would compile anew."""
+    return Adam(optax.cosine_decay_schedule(rate, steps, alpha=1e-3))
 
 
 def check_finite(params: PyTree, ok: Any, who: str) -> None:

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 
 from langevin.core import tree
 from langevin.core.record import record
-from langevin.core.target import Derived, HasLikelihood, HasLogPrior, HasPrior, need, provides
+from langevin.core.target import Composite, Derived, HasLikelihood, HasLogPrior, HasPrior, need, provides
 from langevin.core.types import Eval
 from langevin.vi import family as families
-from langevin.vi.objectives.base import OwnEvaluation, Through
+from langevin.vi.objectives.base import OwnEvaluation, Through, each
 from langevin.vi.objectives.elbo import ELBO
 
 
@@ -88,16 +88,25 @@ class Variational(Derived):
 
         def one(key):
             position, pull = jax.vjp(lambda params: self.family.sample(key, params), params)
-            found = self.target.evaluate(rows, position)
-            if self._knows_prior():  # what the target adds for its prior is taken out again
-                value, grad = jax.value_and_grad(self.target.prior)(position)
-                found = found._replace(log_density=found.log_density - value, grad=tree.sub(found.grad, grad))
+            found = self._without_prior(rows, position) if self._knows_prior() else self.target.evaluate(rows, position)
             return found.log_density, pull(found.grad)[0], found.n_data
 
         values, grads, n_data = each(one, jax.random.split(key, self.objective.draws))
         rest, more = jax.value_and_grad(self._known)(params)
         mean = lambda u: jnp.mean(u, axis=0)
         return Eval(mean(values) + rest, tree.add(jax.tree.map(mean, grads), more), jnp.sum(n_data))
+
+    def _without_prior(self, rows, position):
+        """The estimate of the log likelihood."""
+        target = self.target
+        if provides(target, HasLikelihood) and not isinstance(target, Composite):
+            n = jax.tree.leaves(rows)[0].shape[0]
+            log_likelihood = lambda position: target.n / n * jnp.sum(target.likelihood(position, rows))
+            value, grad = jax.value_and_grad(log_likelihood)(position)
+            return Eval(value, grad, jnp.asarray(n, jnp.int32))
+        found = target.evaluate(rows, position)  # what the target adds for its prior is taken out again
+        value, grad = jax.value_and_grad(target.prior)(position)
+        return found._replace(log_density=found.log_density - value, grad=tree.sub(found.grad, grad))
 
     def _known(self, params):
         """The part of the ELBO that depends on no draw."""
@@ -158,10 +167,3 @@ def joint(family: Any, key: Any, params: Any, through: Through, component: Any =
         position = jax.lax.stop_gradient(position)
     held = jax.lax.stop_gradient(params) if through == "path" else params
     return position, family.log_prob(held, position)
-
-
-def each(fn: Any, *xs: Any) -> Any:
-    """fn of every row; one row alone is no batch, so that its matrix products stay plain."""
-    if jax.tree.leaves(xs)[0].shape[0] > 1:
-        return jax.vmap(fn)(*xs)
-    return jax.tree.map(lambda u: u[None], fn(*jax.tree.map(lambda u: u[0], xs)))

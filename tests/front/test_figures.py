@@ -18,7 +18,7 @@ LAB = Path(langevin_lab.__file__).parent
 OPTIONAL = {"arviz", "blackjax", "diffrax", "dynesty", "flax", "numpyro", "posteriors", "torch", "torchebm"}
 OPTIONAL |= {"tensorstore", "zarr"}
 MODULES = sorted(p for kind in ("benchmarks", "experiments") for p in (LAB / kind).glob("[!_]*.py"))
-WITHOUT = {name: "it runs without, and says so" for name in ("known", "laws", "nuts", "steps", "tables")}
+WITHOUT = {name: "it runs without, and says so" for name in ("known", "laws", "nuts", "steps", "tables", "vi")}
 WITHOUT["bde_peer"] = "it has an environment of its own"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from langevin_lab import scoreboard
-from langevin_lab.benchmarks import _peers, laws, steps, tables
+from langevin_lab.benchmarks import _peers, laws, steps, tables, vi
 
 from langevin.cli.figures import BENCH
 
@@ -56,7 +56,7 @@ def test_the_exact_posterior_of_the_regression_is_met_by_its_own_draws():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bench", [laws, steps, tables])
+@pytest.mark.parametrize("bench", [laws, steps, tables, vi])
 def test_without_peers_a_comparison_says_so(bench, monkeypatch):
     monkeypatch.setattr(bench, "missing", lambda package: "not installed")
     table = bench.run("quick", 0).table

@@ -11,6 +11,7 @@ from vi.checks import POSITION, Bowl, check_gradient, check_same_mean, gradients
 
 from langevin import vi
 from langevin.core.record import record
+from langevin.core.target import Derived
 from langevin.nets.bnn import NormalPrior
 from langevin.targets.bayes import Bayes
 from langevin.vi.objectives.base import Terms, renyi
@@ -159,6 +160,43 @@ def test_closed_forms_do_not_change_the_value(bayes, key):
     a, b = values(vi.ELBO(), k_a), values(vi.ELBO(analytic=False), k_b)
     assert abs((a.mean() - b.mean()) / np.sqrt(a.var() / 4000 + b.var() / 4000)) < 5
     check_same_mean(Fixed(bayes, vi.ELBO()), Fixed(bayes, vi.ELBO(analytic=False)), params, jax.random.key(1))
+
+
+@record
+class Silent(Derived):
+    """A target that has a prior of its own, and a likelihood it does not tell."""
+
+    target: Any
+
+    @property
+    def log_prior(self):
+        return self.target.log_prior
+
+    def prior(self, position):
+        return self.target.prior(position)
+
+    def evaluate(self, batch, position):
+        return self.target.evaluate(batch, position)
+
+
+def test_the_likelihood_alone_is_the_target_without_its_prior(bayes, key):
+    """Where a target tells no likelihood of its own, its estimate less its prior is the same number."""
+    k_params, k_noise = jax.random.split(key)
+    params = params_of(FAMILY, k_params)
+    with jax.debug_key_reuse(False):
+        a, b = (
+            Variational(target, FAMILY).evaluate((k_noise, bayes.data), params) for target in (bayes, Silent(bayes))
+        )
+    np.testing.assert_allclose(a.log_density, b.log_density, rtol=1e-5)
+    jax.tree.map(lambda u, v: np.testing.assert_allclose(u, v, rtol=1e-4, atol=1e-4), a.grad, b.grad)
+
+
+def test_the_mean_of_a_normal_prior_is_that_of_draws(bayes, key):
+    k_params, k_draw = jax.random.split(key)
+    params = params_of(FAMILY, k_params)
+    draws = jax.vmap(FAMILY.sample, (0, None))(jax.random.split(k_draw, 4000), params)
+    exact = bayes.log_prior.expected(FAMILY.mean(params), FAMILY.variance(params))
+    assert abs(z_of(jax.jit(jax.vmap(bayes.prior))(draws), exact)) < 5
 
 
 @record

@@ -14,7 +14,7 @@ Blundell, Cornebise, Kavukcuoglu & Wierstra (2015), Weight uncertainty in neural
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,13 +42,13 @@ class MeanField:
     """
 
     scale: float = positive(default=0.02)
+    signs: ClassVar[bool] = True
 
     def init(self, key, position):
         return Normal(position, fill_log(position, self.scale))
 
     def sample(self, key, params):
-        scale = jax.tree.map(jnp.exp, params.log_scale)
-        return tree.add(params.mean, tree.mul(scale, noise.like(key, params.mean)))
+        return jax.tree.map(moved, params.mean, params.log_scale, noise.like(key, params.mean))
 
     def log_prob(self, params, position):
         return log_normal(position, params.mean, params.log_scale)
@@ -61,6 +61,19 @@ class MeanField:
 
     def variance(self, params):
         return jax.tree.map(lambda u: jnp.exp(2 * u), params.log_scale)
+
+
+@jax.custom_jvp
+def moved(mean, log_scale, unit):
+    """μ + σ∘ε. Its derivative in log σ is θ − μ, so that neither σ nor ε is kept for the gradient; ε is not moved."""
+    return mean + jnp.exp(log_scale) * unit
+
+
+moved.defjvps(
+    lambda tangent, position, mean, log_scale, unit: tangent,
+    lambda tangent, position, mean, log_scale, unit: tangent * (position - mean),
+    None,
+)
 
 
 def fill_log(position, scale):

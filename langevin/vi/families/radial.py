@@ -13,6 +13,7 @@ Farquhar, Osborne & Gal (2020), Radial Bayesian neural networks, eqs. (3), (9).
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,7 @@ class Radial:
     """
 
     scale: float = positive(default=0.02)
+    signs: ClassVar[bool] = True
 
     def init(self, key, position):
         return Normal(position, fill_log(position, self.scale))

@@ -88,3 +88,10 @@ def renyi(log_w: jax.Array, share: jax.Array, order: Any, estimator: str) -> Ter
     if estimator == "dreg":
         weight = order * weight + s * weight**2
     return Terms(value, weight, weight)
+
+
+def each(fn: Any, *xs: Any) -> Any:
+    """fn of every row; one row alone is no batch, so that its matrix products stay plain."""
+    if jax.tree.leaves(xs)[0].shape[0] > 1:
+        return jax.vmap(fn)(*xs)
+    return jax.tree.map(lambda u: u[None], fn(*jax.tree.map(lambda u: u[0], xs)))
