@@ -28,13 +28,14 @@ from langevin.vi.fit import Fit
 from langevin.vi.independent import Independent
 from langevin.vi.ivon import IVON
 from langevin.vi.laplace import Laplace
+from langevin.vi.objectives.elbo import ELBO
 from langevin.vi.swag import SWAG
 
 WHOLE: dict[str, Any] = dict(thin=1, patience=40)  # training goes on to its end: what is trained is kept
 APPROXIMATIONS = {
     "ensemble": Plan(Independent(Delta()), Ensemble(), draws=1, **WHOLE),
-    "vi": Plan(Independent(MeanField()), Fit(steps=8_000, batch=64), **WHOLE),
-    "ivon": Plan(Independent(MeanField()), IVON(steps=8_000, batch=64), **WHOLE),
+    "vi": Plan(Independent(MeanField()), Fit(ELBO(draws=4), steps=8_000, batch=64), **WHOLE),
+    "ivon": Plan(Independent(MeanField()), IVON(rate=0.003, steps=8_000, b2=0.9999, batch=64), **WHOLE),
     "swag": Plan(Independent(LowRank()), SWAG(rate=1e-2, optimizer="adam", batch=64), **WHOLE),
     "laplace": Plan(Independent(linearized=True), Laplace("kronecker", prior="evidence"), **WHOLE),
 }

@@ -108,7 +108,7 @@ def drawn_y(kind, out, key):
 def test_root_is_that_of_the_fisher_information(kind, key):
     """E[s sᵀ] of the score s of outputs, over y drawn from the likelihood."""
     k_out, k_y = jax.random.split(key)
-    likelihood = Likelihood(Network((), None, 0.0, kind))
+    likelihood = Likelihood(Network((), kind=kind))
     one = jax.random.normal(k_out, (1, KINDS[kind] + (kind == "gaussian"))) * 0.7
     out = jnp.broadcast_to(one, (20_000, one.shape[1]))
     y = drawn_y(kind, out, k_y)

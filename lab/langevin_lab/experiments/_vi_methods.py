@@ -29,7 +29,7 @@ def methods(*, quick: bool = False) -> dict[str, Plan]:
         "swag": PLANS["swag"],
         "ivon": PLANS["ivon"],
         "ensemble": PLANS["ensemble"],
-        "dropout": fitted(vi.Dropout()),
+        "dropout": fitted(vi.Dropout(0.01)),
         "mile": PLANS["mile"],
         "smile": PLANS["smile"],
     }
