@@ -93,7 +93,7 @@ class Likelihood:
     def outputs(self, position, data):
         """(example, k): all that the likelihood of an example depends on; the last one is log σ where it is learned."""
         out = self.network.outputs(position, data[0])
-        if not self._learns_noise:
+        if not self.learns_noise:
             return out
         return jnp.concatenate([out, jnp.broadcast_to(position["log_noise"], (len(out), 1))], axis=1)
 
@@ -110,13 +110,18 @@ class Likelihood:
         own, sigma = self._parted(out, data[1])
         return jax.vmap(jnp.diag)(jnp.sqrt(self._information(own, sigma, data[1])))
 
+    def scale_noise(self, position, factor):
+        """The position with σ times a factor, where it is learned."""
+        return {**position, "log_noise": position["log_noise"] + jnp.log(factor)}
+
     @property
-    def _learns_noise(self) -> bool:
+    def learns_noise(self) -> bool:
+        """Whether log σ is one of the position's arrays."""
         return self.network.kind == "gaussian" and self.network.noise is None
 
     def _parted(self, out, y):
         """The outputs of the net, and σ, of each example where it is one of the outputs."""
-        if not self._learns_noise:
+        if not self.learns_noise:
             return out, self.network.noise
         sigma = jnp.exp(out[:, -1])
         return out[:, :-1], sigma if y.ndim == 1 else sigma[:, None]
@@ -153,7 +158,7 @@ class Likelihood:
         if kind == "heteroscedastic":
             slope = jax.nn.sigmoid(part_of(out, 1, 2))
             return jnp.concatenate([of_mean, column(2 * (slope / std) ** 2)], axis=1)
-        many = [jnp.full((len(out), 1), 2.0 * of_mean.shape[1])] if self._learns_noise else []
+        many = [jnp.full((len(out), 1), 2.0 * of_mean.shape[1])] if self.learns_noise else []
         return jnp.concatenate([of_mean, *many], axis=1)
 
 

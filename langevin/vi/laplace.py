@@ -8,9 +8,9 @@ is given, after `newton` steps m ← m + (G + P)⁻¹ ∇log p. The evidence of 
 
     log Z ≈ log p̃(m) − log q(m),
 
-and `prior="evidence"` multiplies the prior's standard deviations by the c that maximizes it at fixed m and G,
-log Z(c) = −Σ m² P/(2c²) − ½ Σ log(1 + c² e) + const with e the eigenvalues of P^{−½} G P^{−½}: one c for all ("full"),
-or for every array.
+and what maximizes it at fixed weights and curvature (`vi.marginal`) can take the place of the prior's standard
+deviations (`prior="evidence"`: times one c for all with "full", else one for every array) and of a learned σ
+(`noise="evidence"`).
 
 Draws of a wide Gaussian leave the region in which the net is nearly linear, and predict worse than the mean alone.
 `linearized` replaces the net by its tangent at m, in which q is the posterior.
@@ -25,6 +25,7 @@ Immer, Korzepa & Bauer (2021), Improving predictions of Bayesian neural nets via
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -49,10 +50,10 @@ from langevin.vi.families.mean_field import MeanField, Normal
 from langevin.vi.families.part import Held, Part
 from langevin.vi.family import Approximation
 from langevin.vi.independent import Independent
+from langevin.vi.marginal import Group, HasNoise, best_noise, best_scale, without_noise
 
 Structure = Literal["diagonal", "kronecker", "full"]
 FAMILIES: dict[str, Any] = {"diagonal": MeanField(), "kronecker": Eigenbasis(), "full": FullRank()}
-SCALES = np.exp(np.linspace(-4.0, 4.0, 161)).astype(np.float32)  # of the prior that are compared
 
 
 @record
@@ -62,19 +63,22 @@ class Laplace:
     structure: "diagonal", "kronecker" or "full".
     part: patterns of the arrays it is of; the others stay.
     prior: "given", or "evidence": its standard deviations are multiplied by what maximizes the evidence.
+    noise: "given", or "evidence": a σ that is learned is multiplied by what maximizes the evidence.
     newton: steps to the mode before.
     """
 
     structure: Structure = static(default="kronecker")
     part: tuple[str, ...] = static(default=("*",))
     prior: Literal["given", "evidence"] = static(default="given")
+    noise: Literal["given", "evidence"] = static(default="given")
     newton: int = static(default=0)
 
     def __post_init__(self):
         if self.structure not in get_args(Structure):
             raise ValueError(f"Laplace: structure is {self.structure!r}; there are {', '.join(get_args(Structure))}.")
-        if self.prior not in ("given", "evidence"):
-            raise ValueError(f"Laplace: prior is {self.prior!r}; it must be 'given' or 'evidence'.")
+        for name in ("prior", "noise"):
+            if getattr(self, name) not in ("given", "evidence"):
+                raise ValueError(f"Laplace: {name} is {getattr(self, name)!r}; it must be 'given' or 'evidence'.")
         if self.newton < 0:
             raise ValueError(f"Laplace: newton is {self.newton}; it must be 0 or more.")
 
@@ -100,6 +104,11 @@ def approximate(key, kernel, target, states, how: Laplace) -> tuple[Any, State]:
     if how.structure == "kronecker" and not isinstance(target.log_likelihood, curvature.HasOutputs):
         raise TypeError(
             "vi.Laplace: 'kronecker' needs a likelihood with outputs, as `bnn` builds; take 'diagonal' or 'full'."
+        )
+    likelihood = target.log_likelihood
+    if how.noise == "evidence" and not (isinstance(likelihood, HasNoise) and likelihood.learns_noise):
+        raise TypeError(
+            "vi.Laplace: noise='evidence' needs a likelihood with one σ that is learned, as kind='gaussian' of `bnn`."
         )
     d = tree.size(how.family.chosen(_first(states)) if isinstance(how.family, Part) else _first(states))
     if how.structure == "full" and d > LARGEST:
@@ -178,12 +187,33 @@ def _fitted(target, positions, how):
     def one(position):
         for _ in range(how.newton):
             position = _moved(target, position)
-        family = how.family
-        part = family.chosen(position) if isinstance(family, Part) else position
-        params, fine = BUILD[how.structure](Slice(target, family, position), part, how.prior == "evidence")
-        return (Held(params, position) if isinstance(family, Part) else params), fine
+        if how.noise == "evidence":
+            s = best_noise(target, position, _groups(target, position, how), adapt=how.prior == "evidence")
+            position = target.log_likelihood.scale_noise(position, s)
+        aim, part = _cut(target, position, how.family)
+        params, fine = BUILD[how.structure](aim, part, how.prior == "evidence")
+        return (Held(params, position) if isinstance(how.family, Part) else params), fine
 
     return lax.map(one, positions)
+
+
+def _cut(target, position, family) -> tuple[Slice, PyTree]:
+    """The target of the arrays that are fitted, and these."""
+    return Slice(target, family, position), family.chosen(position) if isinstance(family, Part) else position
+
+
+def _groups(target, position, how) -> list[Group]:
+    """What the evidence is made of, without log σ itself."""
+    kept = without_noise(target.log_likelihood, position)
+    kept = how.family.chosen(kept) if isinstance(how.family, Part) else kept
+    aim, part = _cut(target, position, how.family)
+    if how.structure == "full":
+        data, prior = (f(aim, part, dense=True) for f in (curvature.of_data, curvature.of_prior))
+        return [_whitened(data, prior, ravel_pytree(part)[0], ravel_pytree(kept)[0])]
+    data, prior, _ = _spectrum(aim, part, how.structure)
+    one = lambda g, p, m, k: Group((k * g / jnp.maximum(p, 1e-12)).reshape(-1), jnp.sum(k * m**2 * p))
+    found = jax.tree.map(one, data, prior, part, kept)
+    return jax.tree.leaves(found, is_leaf=lambda u: isinstance(u, Group))
 
 
 def _moved(target, position):
@@ -194,41 +224,35 @@ def _moved(target, position):
     return unravel(flat + jnp.linalg.solve(precision, grad))
 
 
-def _diagonal(target, position, adapt):
+def _spectrum(target, position, structure):
+    """Of every array the curvature of data and of prior along coordinates, or along a Kronecker product's basis."""
     unravel = ravel_pytree(position)[1]
-    data = curvature.of_data(target, position, dense=False)
-    prior = curvature.diagonal_of_prior(target, position)
-    scales = _scales(unravel(data), unravel(prior), position, adapt)
-    precision = jax.tree.map(lambda g, p, c: g + p / c**2, unravel(data), unravel(prior), scales)
-    fine = jnp.all(ravel_pytree(precision)[0] > 0)
-    return Normal(position, jax.tree.map(lambda u: -0.5 * jnp.log(u), precision)), fine
-
-
-def _kronecker(target, position, adapt):
-    unravel = ravel_pytree(position)[1]
-    sides = curvature.kronecker(target, position)
-    bases = [(jnp.linalg.eigh(a)[1], jnp.linalg.eigh(b)[1]) for a, b in sides]
-    leaves, structure = jax.tree.flatten(position)
+    prior = unravel(curvature.diagonal_of_prior(target, position))
+    if structure == "diagonal":
+        return unravel(curvature.of_data(target, position, dense=False)), prior, None
+    bases = [(jnp.linalg.eigh(a)[1], jnp.linalg.eigh(b)[1]) for a, b in curvature.kronecker(target, position)]
+    leaves, treedef = jax.tree.flatten(position)
     found = curvature.in_basis(target, position, bases)
-    data = jax.tree.unflatten(structure, [g.reshape(u.shape) for g, u in zip(found, leaves, strict=True)])
+    data = jax.tree.unflatten(treedef, [g.reshape(u.shape) for g, u in zip(found, leaves, strict=True)])
     # the prior is alike within an array, so that it is a multiple of the identity in any basis
-    alike = lambda p: jnp.full_like(p, jnp.mean(p))
-    prior = jax.tree.map(alike, unravel(curvature.diagonal_of_prior(target, position)))
+    return data, jax.tree.map(lambda p: jnp.full_like(p, jnp.mean(p)), prior), bases
+
+
+def _separate(structure, target, position, adapt):
+    """A Gaussian that is independent along coordinates or along a basis."""
+    data, prior, bases = _spectrum(target, position, structure)
     scales = _scales(data, prior, position, adapt)
     precision = jax.tree.map(lambda g, p, c: g + p / c**2, data, prior, scales)
     fine = jnp.all(ravel_pytree(precision)[0] > 0)
-    return Turned(position, jax.tree.map(lambda u: -0.5 * jnp.log(u), precision), bases), fine
+    log_scale = jax.tree.map(lambda u: -0.5 * jnp.log(u), precision)
+    return (Normal(position, log_scale) if bases is None else Turned(position, log_scale, bases)), fine
 
 
 def _full(target, position, adapt):
     data = curvature.of_data(target, position, dense=True)
     prior = curvature.of_prior(target, position, dense=True)
-    scale = jnp.ones(())
-    if adapt:
-        flat = ravel_pytree(position)[0]
-        root = lax.rsqrt(jnp.maximum(jnp.diagonal(prior), 1e-12))
-        values = jnp.linalg.eigvalsh(root[:, None] * data * root[None])
-        scale = best_scale(jnp.maximum(values, 0.0), jnp.sum((flat / root) ** 2))
+    flat = ravel_pytree(position)[0]
+    scale = best_scale(*_whitened(data, prior, flat, jnp.ones_like(flat))) if adapt else jnp.ones(())
     low = inverse_root(data + prior / scale**2)
     diagonal = jnp.diagonal(low)
     fine = jnp.all(jnp.isfinite(low)) & jnp.all(diagonal > 0)
@@ -236,7 +260,18 @@ def _full(target, position, adapt):
     return Factored(position, factor), fine
 
 
-BUILD: dict[str, Any] = {"diagonal": _diagonal, "kronecker": _kronecker, "full": _full}
+def _whitened(data, prior, flat, kept) -> Group:
+    """The eigenvalues of P^{−½} G P^{−½}, by P's diagonal, of the coordinates that are kept."""
+    root = kept * lax.rsqrt(jnp.maximum(jnp.diagonal(prior), 1e-12))
+    values = jnp.linalg.eigvalsh(root[:, None] * data * root[None])
+    return Group(jnp.maximum(values, 0.0), jnp.sum(kept * flat**2 * jnp.diagonal(prior)))
+
+
+BUILD: dict[str, Any] = {
+    "diagonal": partial(_separate, "diagonal"),
+    "kronecker": partial(_separate, "kronecker"),
+    "full": _full,
+}
 
 
 def inverse_root(precision: jax.Array) -> jax.Array:
@@ -251,13 +286,6 @@ def _scales(data, prior, position, adapt):
         return jax.tree.map(lambda u: jnp.ones(()), position)
     one = lambda g, p, m: best_scale((g / jnp.maximum(p, 1e-12)).reshape(-1), jnp.sum(m**2 * p))
     return jax.tree.map(one, data, prior, position)
-
-
-def best_scale(values: jax.Array, square: jax.Array) -> jax.Array:
-    """The c of the largest −square/(2c²) − ½ Σ log(1 + c² values): the evidence at fixed position and curvature."""
-    c2 = jnp.asarray(SCALES) ** 2
-    gain = jax.vmap(lambda c2: -0.5 * square / c2 - 0.5 * jnp.sum(jnp.log1p(c2 * values)))(c2)
-    return jnp.asarray(SCALES)[jnp.argmax(gain)]
 
 
 def laplace_evidence(target: Any, q: Approximation) -> jax.Array:

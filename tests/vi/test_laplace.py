@@ -18,7 +18,8 @@ from langevin.nets.likelihood import Likelihood, Network
 from langevin.nets.mlp import MLP
 from langevin.targets.bayes import Bayes
 from langevin.vi import curvature
-from langevin.vi.laplace import best_scale, inverse_root
+from langevin.vi.laplace import inverse_root
+from langevin.vi.marginal import best_scale
 
 NOISE = 0.5
 
@@ -179,6 +180,67 @@ def test_the_scale_of_largest_evidence():
     c = np.exp(np.linspace(-4, 4, 2001))
     log_z = [-0.5 * (m**2).sum() / v**2 - 5 * np.log(v) - 0.5 * np.linalg.slogdet(G + np.eye(5) / v**2)[1] for v in c]
     assert abs(np.log(found / c[np.argmax(log_z)])) < 0.03
+
+
+@record
+class Learned:
+    """A model linear in w, with log σ beside it; the noise is told apart as nets' likelihoods do."""
+
+    learns_noise = True
+
+    def scale_noise(self, position, factor):
+        return {**position, "log_noise": position["log_noise"] + jnp.log(factor)}
+
+    def outputs(self, position, data):
+        mean = data[0] @ position["w"]
+        return jnp.stack([mean, jnp.broadcast_to(position["log_noise"], mean.shape)], axis=1)
+
+    def given(self, out, data):
+        return -0.5 * ((data[1] - out[:, 0]) / jnp.exp(out[:, 1])) ** 2 - out[:, 1] - 0.5 * jnp.log(2 * jnp.pi)
+
+    def root(self, out, data):
+        return jax.vmap(jnp.diag)(jnp.stack([jnp.exp(-out[:, 1]), jnp.full(len(out), 2**0.5)], axis=1))
+
+    def __call__(self, position, data):
+        return self.given(self.outputs(position, data), data)
+
+
+@pytest.mark.parametrize("structure", ["full", "kronecker", "diagonal"])
+def test_the_noise_of_largest_evidence(structure):
+    """Orthogonal inputs, 20 rows and 8 weights: the exact optimum of log p(y | σ) at the fitted weights' curvature."""
+    random = np.random.default_rng(1)
+    x = np.linalg.qr(random.standard_normal((20, 8)))[0] * 4.0
+    y = x @ random.standard_normal(8) + 0.5 * random.standard_normal(20)
+    scales = {"w": jnp.asarray(3.0), "log_noise": jnp.asarray(10.0)}
+    target = Bayes(NormalPrior(scales), Learned(), (jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)))
+    w = np.linalg.solve(x.T @ x, x.T @ y)
+    square = np.sum((y - x @ w) ** 2)
+    at = {"w": jnp.asarray(w, jnp.float32)[None], "log_noise": jnp.asarray([0.5 * np.log(square / 20)], jnp.float32)}
+    q = fitted(vi.Laplace(structure, noise="evidence"), target, at)
+    sigma = np.exp(np.linspace(-3, 1, 4001))
+    log_z = [
+        -0.5 * square / s**2 - 20 * np.log(s) - 0.5 * np.log(s) ** 2 / 100 - 4 * np.log1p(9.0 * 16.0 / s**2)
+        for s in sigma
+    ]
+    found = float(q.family.mean(q.params)["log_noise"])
+    assert abs(found - np.log(sigma[np.argmax(log_z)])) < 0.011
+    assert abs(found - 0.5 * np.log(square / 12)) < 0.05  # σ² = residuals/(n − γ)
+
+
+def test_noise_by_evidence_with_the_prior_and_a_part(net):
+    """σ is held where the last layer alone is fitted, and is scaled all the same."""
+    start = net.starts(lv.key(0), 2)
+    how = vi.Laplace("diagonal", part=("net.layers.1.*",), prior="evidence", noise="evidence")
+    q = fitted(how, net.target, start)
+    found = float(q.family.mean(q.params)["log_noise"])
+    given = float(start["log_noise"][0])
+    position = jax.tree.map(lambda u: u[0], start)
+    assert found > given  # nothing is fitted yet: the net's residuals are wider
+    density = lambda at: float(net.target.log_density({**position, "log_noise": jnp.asarray(at)}))
+    assert density(found) > density(given)
+    likelihood = replace(net.target.log_likelihood, network=replace(net.target.log_likelihood.network, noise=0.1))
+    with pytest.raises(TypeError, match="needs a likelihood with one σ that is learned"):
+        vi.Laplace(noise="evidence")(lv.key(0), vi.Independent(), replace(net.target, log_likelihood=likelihood), start)
 
 
 def test_inverse_root(key):
