@@ -45,7 +45,7 @@ from langevin.core.types import Key, PyTree, State
 from langevin.tune.positions import tuner
 from langevin.vi import curvature
 from langevin.vi.families.eigenbasis import Eigenbasis, Turned
-from langevin.vi.families.full_rank import LARGEST, Factored, FullRank
+from langevin.vi.families.full_rank import LARGEST, Factored, FullRank, factor_of
 from langevin.vi.families.mean_field import MeanField, Normal
 from langevin.vi.families.part import Held, Part
 from langevin.vi.family import Approximation
@@ -254,10 +254,8 @@ def _full(target, position, adapt):
     flat = ravel_pytree(position)[0]
     scale = best_scale(*_whitened(data, prior, flat, jnp.ones_like(flat))) if adapt else jnp.ones(())
     low = inverse_root(data + prior / scale**2)
-    diagonal = jnp.diagonal(low)
-    fine = jnp.all(jnp.isfinite(low)) & jnp.all(diagonal > 0)
-    factor = jnp.tril(low, -1) + jnp.diag(jnp.log(jnp.maximum(diagonal, 1e-30)))
-    return Factored(position, factor), fine
+    fine = jnp.all(jnp.isfinite(low)) & jnp.all(jnp.diagonal(low) > 0)
+    return Factored(position, factor_of(low)), fine
 
 
 def _whitened(data, prior, flat, kept) -> Group:

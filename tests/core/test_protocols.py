@@ -15,6 +15,7 @@ from every_target import PLAIN, log_likelihood, log_prior
 from rows import ROWS
 
 import langevin as lv
+from langevin import vi
 from langevin.baselines.adam_sgld import AdamSGLD
 from langevin.baselines.noise_scaled import NoiseScaled
 from langevin.core import target as protocols
@@ -25,7 +26,9 @@ from langevin.energy.chains import Uniform
 from langevin.energy.cooperative import Cooperative
 from langevin.energy.energy import Energy
 from langevin.energy.likelihood import EnergyLikelihood
+from langevin.nets.bnn import bnn
 from langevin.nets.mlp import MLP
+from langevin.nets.priors import PRIORS
 from langevin.samplers.psgld import PSGLD
 from langevin.samplers.sgld import SGLD
 from langevin.samplers.stanley import Stanley
@@ -41,6 +44,7 @@ from langevin.targets.sum import Sum
 from langevin.targets.tempered import Tempered
 from langevin.targets.transformed import Positive, Transformed
 from langevin.targets.zoo import Banana, EightSchools, Funnel, Gaussian, Mixture, Rings, Scales, Skew
+from langevin.vi.quality import Together
 
 
 def loss(key, position, rows):
@@ -147,6 +151,16 @@ def targets():
         "faded": (law(partial(NoiseScaled, per="coordinate")), jnp.ones(1)),
         "pulled": (law(partial(AdamSGLD, momentum=0.0, decay=0.0)), jnp.ones(1)),
     }
+    net = MLP((2, 2, 1), jax.random.key(0))
+    models = {name: bnn(net, (jnp.zeros((4, 2)), jnp.zeros(4)), prior=name, noise=1.0) for name in PRIORS}
+    priors = {f"prior-{name}": (model.prior, model.position) for name, model in models.items()}
+    family = vi.MeanField()
+    q = vi.Approximation(family, family.init(jax.random.key(0), TWO))
+    fits = {
+        "variational": (vi.Variational(SMALL, family), q.params),
+        "approximation": (q, TWO),
+        "together": (Together(jax.tree.map(lambda u: u[None], q)), TWO),
+    }
     schools = dict(mu=jnp.zeros(()), log_tau=jnp.zeros(()), t=jnp.zeros(8))
     return (
         {name: (t, t.mean) for name, t in zoo.items()}
@@ -154,6 +168,8 @@ def targets():
         | single
         | plane
         | energies()
+        | priors
+        | fits
         | {"schools": (EightSchools(), schools)}
     )
 

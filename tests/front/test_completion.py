@@ -30,7 +30,7 @@ def bash(*words):
 
 
 CASES = [
-    (("fit", "--plan", "s"), {"smile"}),
+    (("fit", "--plan", "s"), {"smile", "swag"}),
     (("fit", "x.csv", "--kernel", "sgl"), {"sgld"}),
     (("fit", "x.csv", "--task", "c"), {"classification"}),
     (("fit", "di"), {"diabetes", "digits"}),
@@ -80,12 +80,14 @@ def test_the_names_are_those_of_the_library():
     from langevin.core.kernel import registered
     from langevin.data.files import EMBEDDED
     from langevin.evidence import METHODS
-    from langevin.tune.plan import PLANS
+    from langevin.nets.priors import PRIORS
+    from langevin.vi.plans import PLANS
 
     ours = [name for name, cls in registered().items() if cls.__module__.startswith("langevin.")]
     assert complete.kernels("") == sorted(ours)
     assert set(complete.METHODS) == set(METHODS)
     assert set(complete.PLANS) == {"auto", *PLANS}
+    assert set(complete.PRIORS) == set(PRIORS)
     assert complete.tables("") == list(EMBEDDED)
     assert set(complete.TRIALS) == set(trials.BUILT)
     assert complete.SIZES == figures.SIZES

@@ -1,9 +1,10 @@
 r"""A Gaussian with any covariance, by its Cholesky factor: exact where the posterior is Gaussian.
 
-    q(θ) = N(μ, L Lᵀ),      θ = μ + L ε,      entropy Σ_j log L_jj + (d/2) log 2πe.
+    q(θ) = N(μ, L Lᵀ),  L = diag(σ) U,      θ = μ + σ∘(U ε),      entropy Σ_j log σ_j + (d/2) log 2πe,
 
-φ = (μ, L with log L_jj on its diagonal). It has d²/2 numbers; for nets of more than a few thousand weights take
-`LowRank` or `MatrixNormal`.
+U a lower triangle with ones on its diagonal. φ = (μ, U with log σ on its diagonal): with L itself, a step of Adam would
+be as wide for narrow coordinates as for wide ones. It has d²/2 numbers; for nets of more than a few thousand weights
+take `LowRank` or `MatrixNormal`.
 
 References
 ----------
@@ -28,7 +29,7 @@ LARGEST = 10_000  # coordinates of a dense factor
 
 
 class Factored(NamedTuple):
-    """φ: the mean, and a lower triangle whose diagonal holds logarithms."""
+    """φ: the mean, and the lower triangle U with log σ in place of the ones on its diagonal."""
 
     mean: PyTree
     factor: jax.Array
@@ -73,14 +74,19 @@ class FullRank:
 
 
 def triangle(factor):
-    """L, from a matrix whose diagonal holds logarithms."""
-    return jnp.tril(factor, -1) + jnp.diag(jnp.exp(jnp.diagonal(factor)))
+    """L = diag(σ) U, from U with log σ on its diagonal."""
+    return jnp.exp(jnp.diagonal(factor))[:, None] * (jnp.tril(factor, -1) + jnp.eye(len(factor)))
+
+
+def factor_of(low):
+    """U with log σ on its diagonal, of a lower triangle L."""
+    diagonal = jnp.diagonal(low)
+    return jnp.tril(low, -1) / diagonal[:, None] + jnp.diag(jnp.log(diagonal))
 
 
 def factored(mean: PyTree, covariance: jax.Array) -> Factored:
     """φ of a Gaussian with this covariance."""
     low = jnp.linalg.cholesky(covariance)
-    diagonal = jnp.diagonal(low)
-    if not isinstance(low, jax.core.Tracer) and not bool(jnp.isfinite(diagonal).all()):
+    if not isinstance(low, jax.core.Tracer) and not bool(jnp.isfinite(jnp.diagonal(low)).all()):
         raise ValueError("FullRank: the covariance is singular or not symmetric; it must be positive definite.")
-    return Factored(mean, jnp.tril(low, -1) + jnp.diag(jnp.log(diagonal)))
+    return Factored(mean, factor_of(low))
