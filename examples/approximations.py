@@ -9,7 +9,6 @@ leaves out.
 
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
@@ -85,8 +84,8 @@ plt.show()
 # fixed, and in the gap its band has less than half of HMC's width. Near data, where correlated errors would cancel, the
 # band is twice as wide. The full-rank Gaussian has the correlations, but surrounds one mode of a posterior that is not
 # Gaussian. The iterates of SWAG and the networks of the ensemble say little here, since eight starts give nearly the
-# same function. The Laplace approximation of the linearized network is nearest to HMC in the gap and near data, and wider
-# than HMC beyond the data.
+# same function. The Laplace approximation of the linearized network is nearest to HMC in the gap and near data, and
+# wider than HMC beyond the data.
 
 exact_gap, exact_near = wide["HMC"]
 assert rhat < 1.05

@@ -31,7 +31,8 @@ from langevin.vi.laplace import Laplace
 from langevin.vi.objectives.elbo import ELBO
 from langevin.vi.swag import SWAG
 
-WHOLE: dict[str, Any] = dict(thin=1, patience=40)  # training goes on to its end: what is trained is kept
+# training is long and goes on to its end: what is trained is kept, and no sampler moves it on
+WHOLE: dict[str, Any] = dict(thin=1, ascent=24_000, patience=40)
 APPROXIMATIONS = {
     "ensemble": Plan(Independent(Delta()), Ensemble(), draws=1, **WHOLE),
     "vi": Plan(Independent(MeanField()), Fit(ELBO(draws=4), steps=8_000, batch=64), **WHOLE),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from vi.checks import LIMIT, z_of
-from vi.test_fit import CENTER, COVARIANCE, START, TARGET
+from vi.test_vi_fit import CENTER, COVARIANCE, START, TARGET
 
 import langevin as lv
 from langevin import vi

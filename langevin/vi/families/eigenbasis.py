@@ -4,8 +4,8 @@ r"""Gaussians that are independent in a Kronecker-factored basis of every array.
 
 with U_a, U_b orthogonal, so that the covariance of vec W is (U_b ⊗ U_a) diag(S²) (U_b ⊗ U_a)ᵀ: the Kronecker-factored
 Laplace approximation with any diagonal, of which A ⊗ B + τ I is one. Arrays of more than two axes have all but the last
-as rows, those of one are one row. φ = (M, log S, bases); a fit by gradients leaves the bases alone only where they are
-the identity's, so take `MatrixNormal` for one.
+as rows, those of one are one row. φ = (M, log S, bases). A fit by gradients leaves the bases as
+they are: `Fit(begin=Laplace())` goes on from those of the curvature.
 
 References
 ----------
@@ -52,10 +52,11 @@ class Eigenbasis:
 
     def sample(self, key, params):
         unit = tree.mul(jax.tree.map(jnp.exp, params.log_scale), noise.like(key, params.mean))
-        return tree.add(params.mean, _turn(params.bases, unit))
+        return tree.add(params.mean, _turn(jax.lax.stop_gradient(params.bases), unit))
 
     def log_prob(self, params, position):
-        turned = _turn([(a.T, b.T) for a, b in params.bases], tree.sub(position, params.mean))
+        back = [(a.T, b.T) for a, b in jax.lax.stop_gradient(params.bases)]
+        turned = _turn(back, tree.sub(position, params.mean))
         unit = jax.tree.map(lambda x, s: x * jnp.exp(-s), turned, params.log_scale)
         log_det = total(jax.tree.map(jnp.sum, params.log_scale))
         return -0.5 * tree.dot(unit, unit) - log_det - 0.5 * tree.size(position) * LOG_2PI
@@ -68,7 +69,7 @@ class Eigenbasis:
 
     def variance(self, params):
         square = jax.tree.map(lambda s: jnp.exp(2 * s), params.log_scale)
-        return _turn([(a**2, b**2) for a, b in params.bases], square)
+        return _turn([(a**2, b**2) for a, b in jax.lax.stop_gradient(params.bases)], square)
 
 
 def _turn(bases, x):

@@ -2,7 +2,9 @@ r"""Normalizing flows over all weights, by FlowJAX: bijections of a standard nor
 
     θ = μ + σ∘B_φ(ε),      log q(θ) = log N(ε; 0, I) − log |∂B/∂ε| − Σ log σ.
 
-B is a chain of affine coupling layers between permutations. The extra `flows` installs FlowJAX.
+B is a chain of affine coupling layers between permutations. φ holds the arrays of B relative to the first ones, in
+units of 0.03: networks want a step of Adam that is smaller than that of means and scales by as much. The extra `flows`
+installs FlowJAX.
 
 References
 ----------
@@ -26,9 +28,11 @@ from langevin.core.types import PyTree
 from langevin.vi.families.mean_field import fill_log
 from langevin.vi.family import total
 
+PACE = 0.03
+
 
 class Flowed(NamedTuple):
-    """φ: place and scale, and the arrays of the bijection."""
+    """φ: place and scale, and how far the arrays of the bijection are from the first ones."""
 
     mean: PyTree
     log_scale: PyTree
@@ -55,9 +59,8 @@ class Flow:
         arrays, _ = eqx.partition(self._built(d), eqx.is_inexact_array)
         # not the same for every fit: a little noise, around a bijection that is near the identity
         flat, unravel = ravel_pytree(arrays)
-        return Flowed(
-            position, fill_log(position, self.scale), unravel(flat + 1e-3 * jax.random.normal(key, flat.shape))
-        )
+        apart = unravel(1e-3 / PACE * jax.random.normal(key, flat.shape))
+        return Flowed(position, fill_log(position, self.scale), apart)
 
     def sample(self, key, params):
         unit = self._distribution(params).sample(key)
@@ -74,8 +77,8 @@ class Flow:
         return ravel_pytree(params.mean)[1](flat)
 
     def _distribution(self, params) -> Any:
-        _, fixed = eqx.partition(self._built(tree.size(params.mean)), eqx.is_inexact_array)
-        return eqx.combine(params.arrays, fixed)
+        first, fixed = eqx.partition(self._built(tree.size(params.mean)), eqx.is_inexact_array)
+        return eqx.combine(tree.axpy(PACE, params.arrays, first), fixed)
 
     def _built(self, d: int) -> Any:
         return build(d, self.layers, self.width)

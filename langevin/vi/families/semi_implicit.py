@@ -4,7 +4,8 @@ r"""Semi-implicit distributions: a Gaussian whose mean a small network draws.
 
 log q is not known; its estimate log 1/(J+1) Σ_j N(θ; μ + σ∘f_φ(ω_j), σ²), with the ω_0 that made θ among J others, is
 on average above log q along its draws, so that the ELBO stays a lower bound, and rises to the ELBO of q as J → ∞. f_φ
-is a network with one hidden layer.
+is a network with one hidden layer, whose arrays φ holds in units of 0.1: networks want a step of Adam that is smaller
+than that of means and scales by as much.
 
 References
 ----------
@@ -26,9 +27,11 @@ from langevin.core.record import positive, record, static
 from langevin.core.types import PyTree
 from langevin.vi.families.mean_field import fill_log, log_normal
 
+PACE = 0.1
+
 
 class Hidden(NamedTuple):
-    """Weights of f, ω ↦ tanh(ω W + b) V."""
+    """Weights of f, ω ↦ tanh(ω W + b) V, in units of PACE."""
 
     first: jax.Array
     bias: jax.Array
@@ -86,7 +89,7 @@ def hidden(key, inputs: int, width: int, outputs: int) -> Hidden:
     k_first, k_bias, k_last = jax.random.split(key, 3)
     first = jax.random.normal(k_first, (inputs, width)) / math.sqrt(inputs)
     last = jax.random.normal(k_last, (width, outputs)) / math.sqrt(width)
-    return Hidden(first, 0.1 * jax.random.normal(k_bias, (width,)), last)
+    return Hidden(first / PACE, 0.1 / PACE * jax.random.normal(k_bias, (width,)), last / PACE)
 
 
 def moved(params, w):
@@ -97,4 +100,4 @@ def moved(params, w):
 
 def said(net: Hidden, w):
     """f(ω)."""
-    return jnp.tanh(w @ net.first + net.bias) @ net.last
+    return PACE * jnp.tanh(PACE * (w @ net.first + net.bias)) @ net.last
