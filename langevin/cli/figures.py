@@ -64,7 +64,7 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
         data: Data = None,
         every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
         show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
-        out: Annotated[Path | None, typer.Option(help="With --all: a folder for JSON files and figures.")] = None,
+        out: Annotated[Path | None, typer.Option(help="A folder for the JSON file and the figure of each.")] = None,
     ) -> None:
         modules, how = kind.modules(), How(json, seed, size, figure, quiet, data)
         if size not in SIZES:
@@ -78,7 +78,7 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
         elif name not in modules:
             fail(f"{kind.command}: there is no {kind.thing} named {name!r}; there are {', '.join(modules)}.")
         else:
-            _one(kind, name, modules[name], how)
+            _one(kind, name, modules[name], out, how)
 
     command.__doc__ = about
     return command
@@ -90,13 +90,21 @@ bench = _command(BENCH, "Measure speed and memory against the limit and the peer
 reproduce = _command(REPRODUCE, "Reproduce a result of the papers, its figure included.")
 
 
-def _one(kind: Kind, name: str, path: str, how: How) -> None:
+def _one(kind: Kind, name: str, path: str, out: Path | None, how: How) -> None:
     if how.data and "data" not in inspect.signature(importlib.import_module(path).run).parameters:
         fail(f"{kind.command}: {name} has no table to replace; leave --data out.")
     try:
-        _run(name, path, how)
+        _kept(name, path, out, how)
     except ImportError as error:
         fail(f"{kind.command}: {error}")
+
+
+def _kept(name: str, path: str, out: Path | None, how: How) -> None:
+    """Run it; with a folder, leave JSON and figure there, named as the result is and by its table."""
+    file = out / (f"{name}-{Path(how.data).stem}" if how.data else name) if out else None
+    result = _run(name, path, how._replace(json=how.json or (file and file.with_suffix(".json"))))
+    if file and result.drawing:
+        result.drawing(str(file.with_suffix(".png")))
 
 
 def _run(name: str, path: str, how: How) -> Any:
@@ -147,12 +155,9 @@ def _all(modules: dict[str, str], out: Path | None, how: How) -> None:
 
     for name, path in modules.items():
         try:
-            result = _run(name, path, how._replace(json=out / f"{name}.json" if out else None, figure=None))
+            _kept(name, path, out, how._replace(json=None, figure=None))
         except (DataError, FileNotFoundError, ImportError) as error:
             say(f"langevin: {name} is left out: {error}", error=True)
-            continue
-        if out and result.drawing:
-            result.drawing(str(out / f"{name}.png"))
 
 
 def _print(result, figure: Path | None) -> None:

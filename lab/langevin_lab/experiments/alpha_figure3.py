@@ -33,7 +33,7 @@ COVARIANCE = np.array([[2.0, 1.5], [1.5, 1.6]])
 PRECISION = np.linalg.inv(COVARIANCE)
 ALPHAS = (-1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 10.0)
 STEPS = {"quick": 150, "cpu": 4000, "gpu": 4000}
-DRAWS = {"quick": 256, "cpu": 16_384, "gpu": 16_384}
+DRAWS = {"quick": 256, "cpu": 65_536, "gpu": 65_536}
 BARS = {"optimum_error": "≤ 0.01"}
 
 
