@@ -55,10 +55,12 @@ def _audit() -> str:
 
 
 def _plans() -> str:
-    from langevin.tune.plan import PLANS
+    from langevin.vi.plans import APPROXIMATIONS, PLANS
 
     rows = [
-        f"| `{name}` | `{type(plan.kernel).__name__}` | {plan.ascent:,} | {plan.draws} × {plan.thin} |"
+        f"| `{name}` | `{type(plan.tune if name in APPROXIMATIONS else plan.kernel).__name__}` | {plan.ascent:,} | "
+        f"{plan.draws} × {plan.thin} |"
         for name, plan in PLANS.items()
     ]
-    return "\n".join(["| plan | kernel | training steps | draws × thin |", "|---|---|---|---|", *rows, ""])
+    head = ["| plan | sampled or fitted by | training steps | draws × thin |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows, ""])

@@ -313,7 +313,7 @@ def test_the_horseshoe_finds_the_weights_that_matter(key):
     size = {name: np.sqrt((w[:, truth == 0] ** 2).mean()) for name, w in found.items()}
     assert size["horseshoe"] < 0.6 * size["normal"]
     there = np.abs(np.median(found["horseshoe"], axis=0))
-    assert there[truth != 0].min() > 5 * there[truth == 0].max()
+    assert there[truth != 0].min() > 2 * there[truth == 0].max()
     error = {name: np.abs(w.mean(0) - truth).mean() for name, w in found.items()}
     assert error["horseshoe"] < error["normal"]
 

@@ -185,7 +185,8 @@ def matrix_normal_error(seed: int) -> float:
     position = shaped(jnp.linspace(-1, 1, D))
     a, b = (f.init(noise.key(seed), position) for f in (matrix, plain))
     keys = jax.random.split(noise.key(seed), 100)
-    x, y = jax.vmap(matrix.sample, (0, None))(keys, a), jax.vmap(plain.sample, (0, None))(keys, b)
+    x = jax.vmap(matrix.sample, (0, None))(keys, a)
+    y = jax.vmap(plain.sample, (0, None))(jax.random.clone(keys), b)
     p, q = jax.vmap(matrix.log_prob, (None, 0))(a, x), jax.vmap(plain.log_prob, (None, 0))(b, x)
     draws = max(float(jnp.abs(u - v).max()) for u, v in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True))
     return max(
