@@ -102,6 +102,9 @@ def fit(
 
     if report and report.suffix not in (".html", ".htm"):
         fail(f"--report is {report}; its name must end in .html.")
+    for name, count in (("chains", chains), ("draws", draws)):
+        if count is not None and count < 1:
+            fail(f"--{name} is {count}; it must be 1 or more.")
     asked: dict[str, Any] = dict(target=target, task=task, drop=drop, keep=keep, categorical=categorical)
     asked |= dict(weights=weights, likelihood=likelihood, plan=plan, kernel=kernel, hidden=hidden)
     asked |= dict(
@@ -203,7 +206,7 @@ def _estimator(task: str, given: dict[str, Any], family: dict[str, str]) -> Any:
         fail(f"--prior is {given['prior']!r}; it must be a positive number or one of {', '.join(complete.PRIORS)}.")
     how = dict(hidden=hidden, activation=given["activation"], prior=prior, chains=given["chains"])
     made = kind(given["plan"], **family, **how, random_state=given["seed"])
-    if given["draws"]:
+    if given["draws"] is not None:
         made.set_params(plan__draws=given["draws"])
     values = {name: number(text) for name, text in given["fields"].items()}
     cls = named(given["kernel"]) if given["kernel"] else type(made._named_plan(1).kernel)

@@ -139,6 +139,7 @@ def test_classes_are_guessed_and_predicted(fitted):
         ("x,y\n1,2\n2,3\n3,4\n", ["--kernel", "cyclical"], "Cyclical needs a value for kernel"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--plan", "mild"], "there is no plan 'mild'"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--report", "r.txt"], "must end in .html"),
+        ("x,y\n1,2\n2,3\n3,4\n", ["--draws", "0"], "--draws is 0; it must be 1 or more"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--resume"], "--resume needs --out"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--drop", "z"], "no column 'z', which --drop names"),
         ("x,y\n1,2\n2,3\n3,4\n", ["--weights", "x"], "no column left to learn from"),

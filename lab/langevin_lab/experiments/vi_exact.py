@@ -251,7 +251,7 @@ def draw(table: list[dict], rows: list[dict], path: str) -> None:
     right.set(xscale="log", xlabel="draws $K$", ylabel=r"bound $-\,\log Z$ (nats)", title="bounds at one $q$")
     right.set_xticks([4, 16, 64], ["4", "16", "64"])
     right.minorticks_off()
-    right.legend(frameon=False)
+    right.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.3))
     for axis in (left, right):
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
