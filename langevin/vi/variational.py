@@ -46,7 +46,7 @@ class Variational(Derived):
         families.check_family(self.family, families.Family, "Variational")
         objective, name = self.objective, type(self.objective).__name__
         if isinstance(objective, OwnEvaluation):
-            need(self.target, HasLikelihood, name)
+            need(self.target, objective.requires, name)
         elif isinstance(self.family, families.HasJoint):
             if objective.through != "total":
                 raise ValueError(

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from vi.checks import LIMIT, z_of
 from vi.test_vi_fit import CENTER, COVARIANCE, START, TARGET
 
@@ -13,6 +14,7 @@ import langevin as lv
 from langevin import vi
 from langevin.core.begin import begin_all
 from langevin.core.kernel import innermost
+from langevin.core.record import replace
 from langevin.nets.bnn import bnn
 from langevin.nets.mlp import MLP
 from langevin.samplers.optimize import Adam
@@ -170,3 +172,15 @@ def test_function_particles_fit_data_and_spread_elsewhere():
         lv.sample(lv.key(1), kernel, TARGET, jnp.zeros((10, 3)), draws=1)
     with pytest.raises(ValueError, match="group is 1"):
         vi.SVGD(group=1)
+
+
+def test_functions_count_a_batch_as_all_data():
+    """The likelihood's part of the direction is N/|B| times that of the batch: linear in N, and there."""
+    x = jnp.linspace(-1, 1, 4)[:, None]
+    model = bnn(partial(MLP, (1, 5, 1), activation=jnp.tanh), (x, x[:, 0] ** 2), noise=0.5)
+    kernel = vi.FunctionSVGD(model.starts(lv.key(0), 30), group=4)
+    at, batch = model.starts(lv.key(1), 4), model.target.data
+    repeated = lambda n: replace(model.target, data=jax.tree.map(lambda u: jnp.concatenate([u] * n), model.target.data))
+    ways = [ravel_pytree(kernel.direction(at, at, batch, repeated(n)))[0] for n in (1, 2, 3)]
+    np.testing.assert_allclose(ways[2] - ways[1], ways[1] - ways[0], rtol=1e-3, atol=1e-4)
+    assert jnp.linalg.norm(ways[1] - ways[0]) > 0.1

@@ -286,6 +286,20 @@ def test_inclusive_coefficients(key):
     check_same_mean(a, b, params_of(FAMILY, k_params, apart=0.05), k_draw, n=60)
 
 
+def test_inclusive_estimators_have_one_mean_with_few_draws(key):
+    """The doubly reparameterized one has w̄ − w̄² where the score has w̄: with three draws that is another gradient."""
+    a, b = (aim(vi.InclusiveKL(draws=3, estimator=e)) for e in ("reparameterization", "dreg"))
+    k_params, k_draw = jax.random.split(key)
+    check_same_mean(a, b, params_of(FAMILY, k_params), k_draw)
+
+
+def test_stein_keeps_the_entropy(key):
+    """At a q much narrower than p the gradient widens it: the entropy's share is larger than that of log p."""
+    narrow = vi.MeanField(0.05)
+    found = gradients(aim(vi.SteinELBO(), narrow), narrow.init(key, POSITION), key, 200)
+    assert (z_of(found, 0.0)[8:] > 5).all()
+
+
 def test_scores_from_draws(key):
     """Stein's estimate of ∇log q at draws of a Gaussian points where the score does."""
     x = jax.random.normal(key, (200, 2)) * jnp.array([[1.0, 0.5]])

@@ -171,6 +171,44 @@ def test_rank_one_penalty_and_draws(key):
     jax.tree.map(lambda u, v: np.testing.assert_allclose(u, v, atol=1e-5), start, POSITION)
 
 
+def test_implicit_draws_have_their_scale(key):
+    """s multiplies what the hypernetwork says."""
+    k_init, k_draw = jax.random.split(key)
+    wide, half = vi.Implicit(scale=0.4), vi.Implicit(scale=0.2)
+    params = wide.init(k_init, POSITION)
+    apart = [tree.sub(f.sample(jax.random.clone(k_draw), params), POSITION) for f in (wide, half)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 2 * b, rtol=1e-4, atol=1e-6), *apart)
+
+
+def test_eigenbasis_has_the_covariance_of_its_basis(key):
+    """Of vec W, rows first: (U_a ⊗ U_b) diag(S²) (U_a ⊗ U_b)ᵀ."""
+    k_init, k_turn, k_draw = jax.random.split(key, 3)
+    family, position = vi.Eigenbasis(0.5), jnp.zeros((3, 2))
+    bases = [tuple(jax.random.orthogonal(k, n) for k, n in zip(jax.random.split(k_turn), (3, 2), strict=True))]
+    params = family.init(k_init, position)._replace(
+        bases=bases, log_scale=jnp.log(jnp.linspace(0.3, 1.5, 6)).reshape(3, 2)
+    )
+    turn = np.kron(*bases[0])
+    exact = turn @ np.diag(np.linspace(0.3, 1.5, 6) ** 2) @ turn.T
+    draws = np.asarray(jax.vmap(family.sample, (0, None))(jax.random.split(k_draw, 6000), params)).reshape(-1, 6)
+    assert np.abs(z_of(draws[:, :, None] * draws[:, None], exact)).max() < 5
+    np.testing.assert_allclose(np.ravel(family.variance(params)), np.diagonal(exact), rtol=1e-4)
+    hessian = jax.hessian(lambda v: family.log_prob(params, v.reshape(3, 2)))(jnp.zeros(6))
+    np.testing.assert_allclose(np.linalg.inv(-np.asarray(hessian)), exact, rtol=1e-3, atol=1e-4)
+
+
+def test_a_part_leaves_the_rest(key):
+    """Arrays that are not chosen stay, without variance."""
+    k_init, k_draw = jax.random.split(key)
+    family = vi.Part(vi.MeanField(0.3), ("w",))
+    params = family.init(k_init, POSITION)
+    draw, variance = family.sample(k_draw, params), family.variance(params)
+    np.testing.assert_array_equal(draw["b"], POSITION["b"])
+    assert (np.asarray(draw["w"]) != np.asarray(POSITION["w"])).all()
+    np.testing.assert_array_equal(variance["b"], 0.0)
+    np.testing.assert_allclose(variance["w"], 0.09, rtol=1e-5)
+
+
 def test_implicit_draws_are_a_sheet(key):
     """Draws lie in as many dimensions as ω has, locally: their Jacobian has that rank."""
     family = vi.Implicit(inputs=2, width=5)

@@ -74,7 +74,12 @@ class Objective:
 
 @runtime_checkable
 class OwnEvaluation(Protocol):
-    """An objective that is no function of log weights, and evaluates itself on rows of the target's data."""
+    """An objective that is no function of log weights, and evaluates itself on rows of the target's data.
+
+    requires: what the target must be able to do.
+    """
+
+    requires: Any
 
     def evaluate(self, key: Key, rows: Batch, params: PyTree, family: Any, target: Any) -> Eval: ...
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from langevin.core.record import positive, record, static
+from langevin.core.target import HasLikelihood
 from langevin.core.types import Eval
 from langevin.vi.family import ClosedForm, HasEntropy, HasLogProb, HasMoments, HasPenalty, check_family
 
@@ -33,6 +34,7 @@ class BlackBoxAlpha:
     draws: K.
     """
 
+    requires: ClassVar[Any] = HasLikelihood
     alpha: float = positive(default=0.5)
     draws: int = static(default=10)
 

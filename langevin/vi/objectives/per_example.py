@@ -21,13 +21,14 @@ Wen, Vicol, Ba, Tran & Grosse (2018), Flipout: efficient pseudo-independent weig
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
 from langevin.core import tree
 from langevin.core.record import record, static
+from langevin.core.target import HasLikelihood
 from langevin.core.types import Batch, Eval, Key, PyTree
 from langevin.vi.families.mean_field import MeanField
 from langevin.vi.family import HasSigns
@@ -54,6 +55,7 @@ class PerExample:
     """Abstract: an ELBO with a draw for every example. A subclass is a record and gives `allows` and `noisy`."""
 
     draws: int
+    requires: ClassVar[Any] = HasLikelihood
 
     def __post_init__(self):
         if self.draws < 1:

@@ -12,12 +12,13 @@ Li & Turner (2018), Gradient estimators for implicit models, eqs. (9), (11).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from langevin.core.record import positive, record, static
+from langevin.core.target import HasBatches
 from langevin.core.types import Eval
 
 
@@ -29,6 +30,7 @@ class SteinELBO:
     ridge: η.
     """
 
+    requires: ClassVar[Any] = HasBatches
     draws: int = static(default=20)
     ridge: float = positive(default=0.01)
 
