@@ -95,13 +95,23 @@ def identity(position):
     return position
 
 
-def test_bounds_are_ordered(full):
-    wide = vi.Approximation(vi.MeanField(), vi.MeanField(0.5).init(lv.key(0), jnp.asarray(CENTER)))
-    of = lambda objective, seed: vi.bound(lv.key(seed), TARGET, wide, objective, n=2000)
+WIDE = vi.Approximation(vi.MeanField(), vi.MeanField(0.5).init(lv.key(0), jnp.asarray(CENTER)))
+
+
+def test_bounds_are_ordered():
+    of = lambda objective, seed: vi.bound(lv.key(seed), TARGET, WIDE, objective, n=2000)
     found = [of(vi.ELBO(), 1), of(vi.Renyi(0.5, draws=8), 2), of(vi.IWAE(8), 3), of(vi.IWAE(200), 4)]
     for below, above in itertools.pairwise(found):
         assert above.value - below.value > 3 * np.hypot(above.error, below.error)
     assert found[-1].value < LOG_Z + 5 * found[-1].error
+
+
+def test_the_error_of_a_bound_is_its_spread():
+    """Over keys: χ² of 40 values against their stated errors, within five of its standard deviations."""
+    found = [vi.bound(lv.key(seed), TARGET, WIDE, vi.ELBO(), n=2000) for seed in range(40)]
+    values, errors = np.array(found).T
+    square = ((values - values.mean()) ** 2).sum() / (errors**2).mean()
+    assert abs(square - 39) < 5 * np.sqrt(2 * 39)
 
 
 def test_fit_is_a_tuner():
