@@ -89,12 +89,14 @@ plt.show()
 # %%
 # What holds
 # ----------
-# SMILE detects the unknown digits better than the ensemble it starts from, at an accuracy that is no worse, but its
+# SMILE and the ensemble it starts from detect the unknown digits about as well, and both better than one network: on
+# data this small the last digits of the noise decide which of the two is ahead. SMILE's accuracy is no worse, but its
 # test NLL is larger: its mean confidence is far below its accuracy. In the recorded run of a ResNet on images of
 # CIFAR-10 SMILE has an AUROC of 0.890 against 0.883 of the ensemble, an NLL of 1.238 against 1.166 and an accuracy of
 # 0.566 against 0.578 (``langevin reproduce smile-images --data cifar10 --size gpu``).
 
-assert auroc["SMILE"] > auroc["ensemble of 4"] + 0.005
+assert abs(auroc["SMILE"] - auroc["ensemble of 4"]) < 0.03
+assert min(auroc["SMILE"], auroc["ensemble of 4"]) > auroc["one network"] + 0.02
 assert accuracy["SMILE"] > accuracy["ensemble of 4"] - 0.01
 assert np.mean(proba["SMILE"][:n].max(1)) < accuracy["SMILE"] - 0.05
 assert nll["ensemble of 4"] < nll["SMILE"] < 2.5 * nll["ensemble of 4"]
