@@ -11,7 +11,7 @@ prior, likelihood and mini-batches, `AutoNormal`, `Trace_ELBO` (and `TraceMeanFi
 with Adam: the largest ratio that any mean-field fit in this loop could have, were draws and scales free. Seconds are
 medians over turns in one process.
 
-`memory` is the peak of the resident memory, in MB, of a process that takes 100 of these steps and nothing else, and
+`memory` (on the CPU) is the peak of the resident memory, in MB, of a process that takes 100 of these steps and nothing else, and
 `import` that of its imports alone.
 """
 
@@ -131,7 +131,7 @@ def run(size: str, seed: int) -> Result:
     seconds = interleaved({name: made(name, seed, steps) for name in names}, 3 if size == "quick" else 15)
     table: list[dict[str, Any]] = [
         dict(method=name, us_per_step=1e6 * float(np.median(seconds[name])) / steps)
-        | (memory(name, seed) if size != "quick" else {})
+        | (memory(name, seed) if size == "cpu" else {})
         for name in names
     ]
     figures = {}
