@@ -43,7 +43,8 @@ from langevin_lab.benchmarks.overhead import log_density, problem
 from langevin_lab.benchmarks.steps import _peak
 
 SIZES, IMAGE, BATCH, RATE = (784, 200, 200, 10), (3, 32, 32), 128, 1e-4
-STEPS = {"quick": 10, "cpu": 200, "gpu": 500}
+STEPS = {"quick": 10, "cpu": 200, "gpu": 100}
+TURNS = {"quick": 3, "cpu": 15, "gpu": 9}
 OPTIMIZERS: dict[str, Any] = {"sgd": optax.sgd(1e-7), "adam": Adam(RATE)}
 BARS = {
     "mfvi_over_sgd": "≤ 1.6 (CPU)",
@@ -128,7 +129,7 @@ def run(size: str, seed: int) -> Result:
     elbos = ["Trace_ELBO", "TraceMeanField_ELBO"]
     names += [] if peer else [f"mlp numpyro {elbo}{keys}" for elbo in elbos for keys in ("", " ours")]
     steps = STEPS[size]
-    seconds = interleaved({name: made(name, seed, steps) for name in names}, 3 if size == "quick" else 15)
+    seconds = interleaved({name: made(name, seed, steps) for name in names}, TURNS[size])
     table: list[dict[str, Any]] = [
         dict(method=name, us_per_step=1e6 * float(np.median(seconds[name])) / steps)
         | (memory(name, seed) if size == "cpu" else {})
