@@ -11,8 +11,8 @@ prior, likelihood and mini-batches, `AutoNormal`, `Trace_ELBO` (and `TraceMeanFi
 with Adam: the largest ratio that any mean-field fit in this loop could have, were draws and scales free. Seconds are
 medians over turns in one process.
 
-`memory` (on the CPU) is the peak of the resident memory, in MB, of a process that takes 100 of these steps and nothing else, and
-`import` that of its imports alone.
+`memory` (on the CPU) is the peak of the resident memory, in MB, of a process that takes 100 of these steps and nothing
+else, and `import` that of its imports alone.
 """
 
 from __future__ import annotations
