@@ -4,12 +4,10 @@ from . import audit as audit
 from . import baselines as baselines
 from . import convert as convert
 from . import core as core
-from . import data as data
 from . import diagnostics as diagnostics
 from . import diffusion as diffusion
 from . import dynamics as dynamics
 from . import energy as energy
-from . import estimators as estimators
 from . import evidence as evidence
 from . import nets as nets
 from . import plot as plot
@@ -17,6 +15,8 @@ from . import samplers as samplers
 from . import schedules as schedules
 from . import targets as targets
 from . import tune as tune
+from . import vae as vae
+from . import vi as vi
 from .convert.equinox import from_equinox as from_equinox
 from .convert.flax import from_flax as from_flax
 from .convert.torch import from_torch as from_torch
@@ -96,13 +96,11 @@ __all__ = [
     "bnn",
     "convert",
     "core",
-    "data",
     "diagnose",
     "diagnostics",
     "diffusion",
     "dynamics",
     "energy",
-    "estimators",
     "evidence",
     "from_equinox",
     "from_flax",
@@ -121,6 +119,8 @@ __all__ = [
     "schedules",
     "targets",
     "tune",
+    "vae",
+    "vi",
     "warm_start",
 ]
 __version__: str

@@ -56,8 +56,8 @@ TOP = {
     "estimators.files": ["load"],
 }
 PACKAGES = [
-    "audit", "baselines", "convert", "core", "data", "diagnostics", "diffusion", "dynamics", "energy", "estimators",
-    "evidence", "nets", "plot", "samplers", "schedules", "targets", "tune",
+    "audit", "baselines", "convert", "core", "diagnostics", "diffusion", "dynamics", "energy",
+    "evidence", "nets", "plot", "samplers", "schedules", "targets", "tune", "vae", "vi",
 ]  # fmt: skip
 
 

@@ -47,6 +47,8 @@ class How(NamedTuple):
     figure: Path | None
     quiet: bool
     data: str | None
+    store: Path | None = None
+    seconds: float | None = None
 
 
 def _command(kind: Kind, about: str) -> Callable[..., None]:
@@ -65,8 +67,15 @@ def _command(kind: Kind, about: str) -> Callable[..., None]:
         every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
         show: Annotated[bool, typer.Option("--list", help="Say which there are.")] = False,
         out: Annotated[Path | None, typer.Option(help="A folder for the JSON file and the figure of each.")] = None,
+        store: Annotated[
+            Path | None,
+            typer.Option(help="A folder in which long results keep what is done; the same command goes on."),
+        ] = None,
+        seconds: Annotated[
+            float | None, typer.Option(help="With --store: stop after so long, with the figures there are.")
+        ] = None,
     ) -> None:
-        modules, how = kind.modules(), How(json, seed, size, figure, quiet, data)
+        modules, how = kind.modules(), How(json, seed, size, figure, quiet, data, store, seconds)
         if size not in SIZES:
             fail(f"--size is {size!r}; it must be cpu, gpu or quick.")
         if figure and figure.suffix not in (".png", ".svg"):
@@ -91,8 +100,13 @@ reproduce = _command(REPRODUCE, "Reproduce a result of the papers, its figure in
 
 
 def _one(kind: Kind, name: str, path: str, out: Path | None, how: How) -> None:
-    if how.data and "data" not in inspect.signature(importlib.import_module(path).run).parameters:
+    takes = inspect.signature(importlib.import_module(path).run).parameters
+    if how.data and "data" not in takes:
         fail(f"{kind.command}: {name} has no table to replace; leave --data out.")
+    if (how.store or how.seconds) and "store" not in takes:
+        fail(f"{kind.command}: {name} is not made in parts; leave --store and --seconds out.")
+    if how.seconds and not how.store:
+        fail(f"{kind.command}: --seconds needs --store, a folder to go on from.")
     try:
         _kept(name, path, out, how)
     except ImportError as error:
@@ -115,7 +129,8 @@ def _run(name: str, path: str, how: How) -> Any:
     began = time.perf_counter()
     with Pulse(name, quiet=how.quiet) as pulse, progress.listen(pulse):
         progress.tell(0, 1)
-        result = module.run(how.size, how.seed, **({"data": how.data} if how.data else {}))
+        given = {k: v for k in ("data", "store", "seconds") if (v := getattr(how, k)) is not None}
+        result = module.run(how.size, how.seed, **given)
     result.seconds, result.seed = time.perf_counter() - began, how.seed
     if how.size not in getattr(module, "BAR_SIZES", BAR_SIZES):  # a bar of another size says nothing of these figures
         result.bars, result.table = {}, [{k: v for k, v in row.items() if k != "bar"} for row in result.table]

@@ -44,12 +44,7 @@ PARTS = ("rises", "log_step", "logit_gamma", "mean", "log_scale")
 
 def unconstrain(annealing: Annealing, base: Normal) -> dict[str, Any]:
     """An annealing and a base as numbers without bounds: a position to start from."""
-    beta = jnp.concatenate([jnp.zeros(1), annealing.beta])
-    return {
-        "rises": jnp.log(jnp.diff(beta)),
-        "log_step": jnp.log(annealing.steps()),
-        "logit_gamma": jax.scipy.special.logit(jnp.clip(jnp.asarray(annealing.gamma, float), 1e-4, 1 - 1e-4)),
-        "log_mass": jax.tree.map(jnp.log, _widen(annealing.mass, base.mean)),
+    return free(annealing, base.mean) | {
         "mean": jax.tree.map(lambda u: jnp.asarray(u, float), base.mean),
         "log_scale": jax.tree.map(jnp.log, _widen(base.scale, base.mean)),
     }
@@ -57,10 +52,25 @@ def unconstrain(annealing: Annealing, base: Normal) -> dict[str, Any]:
 
 def constrain(position: dict[str, Any]) -> tuple[Annealing, Normal]:
     """The annealing and the base that a position stands for."""
-    beta = jnp.cumsum(jax.nn.softmax(position["rises"])).at[-1].set(1.0)
-    gamma, mass = jax.nn.sigmoid(position["logit_gamma"]), jax.tree.map(jnp.exp, position["log_mass"])
-    base = Normal(position["mean"], jax.tree.map(jnp.exp, position["log_scale"]))
-    return Annealing(beta, jnp.exp(position["log_step"]), gamma, mass), base
+    return bind(position), Normal(position["mean"], jax.tree.map(jnp.exp, position["log_scale"]))
+
+
+def free(annealing: Annealing, position: PyTree) -> dict[str, Any]:
+    """An annealing of such positions as numbers without bounds."""
+    beta = jnp.concatenate([jnp.zeros(1), annealing.beta])
+    return {
+        "rises": jnp.log(jnp.diff(beta)),
+        "log_step": jnp.log(annealing.steps()),
+        "logit_gamma": jax.scipy.special.logit(jnp.clip(jnp.asarray(annealing.gamma, float), 1e-4, 1 - 1e-4)),
+        "log_mass": jax.tree.map(jnp.log, _widen(annealing.mass, position)),
+    }
+
+
+def bind(free: dict[str, Any]) -> Annealing:
+    """The annealing that those numbers stand for."""
+    beta = jnp.cumsum(jax.nn.softmax(free["rises"])).at[-1].set(1.0)
+    gamma, mass = jax.nn.sigmoid(free["logit_gamma"]), jax.tree.map(jnp.exp, free["log_mass"])
+    return Annealing(beta, jnp.exp(free["log_step"]), gamma, mass)
 
 
 def _widen(value: Any, position: PyTree) -> PyTree:
