@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.extend as jex
 import jax.numpy as jnp
 from jax import lax
 
@@ -25,6 +26,8 @@ Collect = Callable[[State], PyTree]
 
 MAPPED: Any = State(0, 0, 0, 0, 0, None)  # type: ignore[arg-type]  # `count` is one number for all chains
 UNROLL = 8  # steps in one turn of the loop on an accelerator, which share the launches of counters and outputs
+BODY = 4000  # operations in one turn of the loop, at most: a residual net of 8 steps takes minutes to compile
+PROGRAMS = (jex.core.ClosedJaxpr, jex.core.Jaxpr)
 SMALL = 1 << 20  # numbers in all positions below which launches, not arithmetic, set the pace there
 BLOCK = 64  # draws between two looks at a traced loop bound on an accelerator, where a look costs 10-20 µs
 
@@ -150,7 +153,8 @@ def _first(n, body, carry, xs, length, block=1, unroll=1):
     of iterations, then once for each of the rest.
     """
     at = lambda i: jax.tree.map(lambda u: lax.dynamic_index_in_dim(u, i, keepdims=False), xs)
-    shapes = jax.eval_shape(lambda: body(carry, at(0))[1])
+    program, shapes = jax.make_jaxpr(lambda: body(carry, at(0))[1], return_shape=True)()
+    unroll = max(1, min(unroll, BODY // _operations(program.jaxpr)))
     inside, outside = Packing(carry), Packing(shapes)
 
     def slim(carry, x):
@@ -176,6 +180,17 @@ def _first(n, body, carry, xs, length, block=1, unroll=1):
         both = lax.fori_loop(0, whole, many, both)
     carry, out = lax.fori_loop(whole * block, n, one, both)
     return inside.unpack(carry), outside.unpack(out)
+
+
+def _operations(program: jex.core.Jaxpr) -> int:
+    """How many a program has, those of the programs inside it among them."""
+    n = 1
+    for equation in program.eqns:
+        n += 1
+        for part in jax.tree.leaves(tuple(equation.params.values()), is_leaf=lambda u: isinstance(u, PROGRAMS)):
+            if isinstance(part, PROGRAMS):
+                n += _operations(part.jaxpr if isinstance(part, jex.core.ClosedJaxpr) else part)
+    return n
 
 
 def chains_of(states: State) -> int:
