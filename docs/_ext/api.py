@@ -32,6 +32,7 @@ ORDER = (
     "langevin.convert",
     "langevin.energy",
     "langevin.diffusion",
+    "langevin.vae",
     "langevin.estimators",
     "langevin.plot",
     "langevin.core",

@@ -23,6 +23,7 @@ GROUPS = {
     "dynamics": "Dynamics",
     "energy": "Energies",
     "diffusion": "Diffusion",
+    "vae": "Latent variable models",
     "diagnostics": "Diagnostics",
 }
 ABOUT = """# Methods

@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 
 from langevin.core.record import record, static
-from langevin.core.types import Batch, Eval, Key, PyTree, Scalar
-from langevin.targets.stream import Stream
+from langevin.core.types import PyTree
+from langevin.targets.stream import Randomized
 
 
 @record
-class Loss(Stream):
+class Loss(Randomized):
     """−(mean loss), evaluated on mini-batches.
 
     loss: (key, position, rows) → one number per row, or their mean; a module-level function or a record.
@@ -33,22 +32,6 @@ class Loss(Stream):
     data: PyTree
     batch: int | None = static(default=None)
     order: Literal["replacement", "epoch"] = static(default="epoch")
-    stochastic = True
 
-    def log_density(self, position: PyTree) -> Scalar:
-        """Over all examples, with random numbers that are always the same."""
-        return -jnp.mean(self.loss(jax.random.key(0), position, self.data))
-
-    def draw(self, key: Key, feed, *, fraction: float = 1.0) -> tuple[Batch, PyTree]:
-        k_rows, k_loss = jax.random.split(key)
-        rows, feed = self.take(k_rows, feed, fraction=fraction)
-        return (k_loss, rows), feed
-
-    def evaluate(self, batch: Batch, position: PyTree) -> Eval:
-        key, rows = batch
-        value, grad = jax.value_and_grad(lambda position: -jnp.mean(self.loss(key, position, rows)))(position)
-        return Eval(value, grad, jnp.asarray(jax.tree.leaves(rows)[0].shape[0], jnp.int32))
-
-    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
-        key, rows = batch
-        return tuple(zip(jax.random.split(key, n), Stream.parts(self, rows, n), strict=True))
+    def value(self, key, rows, position):
+        return -jnp.mean(self.loss(key, position, rows))

@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from langevin.core.target import Batched
-from langevin.core.types import Batch, Key, PyTree, Scalar
+from langevin.core.types import Batch, Eval, Key, PyTree, Scalar
 
 BLOCK = 4096  # examples evaluated together when all data are
 TURNS = 16  # of the shuffle; after 12 no test tells its orders from random ones, of 5 examples or 55,000
@@ -107,6 +107,33 @@ class Stream(Examples, Batched):
             raise ValueError(f"{name}: a batch of {size} does not split into {n} equal parts; take a multiple of {n}.")
         cut = size // n
         return tuple(jax.tree.map(lambda u: u[i * cut : (i + 1) * cut], batch) for i in range(n))
+
+
+class Randomized(Stream):
+    """Abstract: a value of examples and of random numbers. A subclass gives `value`."""
+
+    stochastic = True
+
+    def value(self, key: Key, rows: Batch, position: PyTree) -> Scalar:
+        raise NotImplementedError
+
+    def log_density(self, position: PyTree) -> Scalar:
+        """Over all examples, with random numbers that are always the same."""
+        return self.value(jax.random.key(0), self.data, position)
+
+    def draw(self, key: Key, feed, *, fraction: float = 1.0) -> tuple[Batch, PyTree]:
+        k_rows, k_value = jax.random.split(key)
+        rows, feed = self.take(k_rows, feed, fraction=fraction)
+        return (k_value, rows), feed
+
+    def evaluate(self, batch: Batch, position: PyTree) -> Eval:
+        key, rows = batch
+        value, grad = jax.value_and_grad(lambda position: self.value(key, rows, position))(position)
+        return Eval(value, grad, jnp.asarray(jax.tree.leaves(rows)[0].shape[0], jnp.int32))
+
+    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
+        key, rows = batch
+        return tuple(zip(jax.random.split(key, n), Stream.parts(self, rows, n), strict=True))
 
 
 def total(fn: Callable[[PyTree], jax.Array], data: PyTree) -> Scalar:

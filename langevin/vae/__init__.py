@@ -1,10 +1,13 @@
 """Latent variable models: decoders, encoders, bounds of log p(x), and MCMC inside and after training.
 
-`dense` or `convolutional` give a model, an encoder and weights; `Autoencoder` is the target that trains them by any of
-the objectives here or of `lv.vi`; `PPCA` is the model in which everything is known.
+`dense` or `convolutional` give a model, an encoder and weights; `fit` trains them by any of the objectives here or of
+`lv.vi`, a run of `Optimize` on the target `Autoencoder`, and gives a `VAE`. `log_likelihood` weighs examples, `refine`
+and `gaps` look at posteriors of single examples, `DecoderPosterior` samples the decoder's weights. `PPCA` is the model
+in which everything is known.
 """
 
 from langevin.vae.autoencoder import Autoencoder, binarize
+from langevin.vae.fit import VAE, fit
 from langevin.vae.likelihoods import Bernoulli, Categorical, DiscretizedLogistic, Gaussian
 from langevin.vae.model import Encoder, LatentModel, LatentPosterior, Posteriors
 from langevin.vae.nets import Nets, as_nets, convolutional, dense
@@ -21,33 +24,50 @@ from langevin.vae.objectives.stein_entropy import SteinEntropy
 from langevin.vae.objectives.sumo import SUMO
 from langevin.vae.objectives.thermodynamic import Thermodynamic
 from langevin.vae.ppca import PPCA
+from langevin.vae.refine import Gaps, gaps, refine
+from langevin.vae.sampled import DecoderPosterior, mixture
+from langevin.vae.semi_supervised import SemiSupervised
+from langevin.vae.weigh import Bracket, Importance, LogLikelihoods, bracket, log_likelihood
 
 __all__ = [
     "PPCA",
     "SUMO",
+    "VAE",
     "AmortizedMCMC",
     "Annealed",
     "AnnealedLangevin",
     "Autoencoder",
     "Bernoulli",
     "BetaELBO",
+    "Bracket",
     "Categorical",
     "Contrastive",
+    "DecoderPosterior",
     "DiscretizedLogistic",
     "Encoder",
     "ExpectedTarget",
+    "Gaps",
     "Gaussian",
     "Hamiltonian",
     "Hoffman",
+    "Importance",
     "LatentModel",
     "LatentPosterior",
+    "LogLikelihoods",
     "Nets",
     "Posteriors",
     "ReverseNets",
+    "SemiSupervised",
     "SteinEntropy",
     "Thermodynamic",
     "as_nets",
     "binarize",
+    "bracket",
     "convolutional",
     "dense",
+    "fit",
+    "gaps",
+    "log_likelihood",
+    "mixture",
+    "refine",
 ]

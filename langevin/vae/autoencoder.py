@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.record import record, static
-from langevin.core.types import Batch, Eval, Key, PyTree, Scalar
-from langevin.targets.stream import Stream
+from langevin.core.types import Key, PyTree
+from langevin.targets.stream import Randomized
 from langevin.vae.model import Encoder, LatentModel, Posteriors, parts
 from langevin.vae.objectives.weighted import Weighted
 from langevin.vi.objectives.base import Objective
@@ -42,7 +42,7 @@ class LatentObjective(Protocol):
 
 
 @record
-class Autoencoder(Stream):
+class Autoencoder(Randomized):
     """The mean bound of log p(x), over mini-batches.
 
     model: the generative half.
@@ -61,30 +61,18 @@ class Autoencoder(Stream):
     batch: int | None = static(default=100)
     order: Literal["replacement", "epoch"] = static(default="epoch")
     corrupt: Callable | None = static(default=None)
-    stochastic = True
 
     def __post_init__(self):
         check_examples("Autoencoder", self.data)
-        Stream.__post_init__(self)
+        Randomized.__post_init__(self)
         bound_of(self.objective)
 
     def init(self, key: Key) -> PyTree:
         """What the objective learns, to begin with: the part "objective" of a position."""
         return bound_of(self.objective).init(key, self.model)
 
-    def draw(self, key, feed, *, fraction=1.0):
-        k_rows, k_bound = jax.random.split(key)
-        rows, feed = self.take(k_rows, feed, fraction=fraction)
-        return (k_bound, rows), feed
-
-    def parts(self, batch: Batch, n: int) -> tuple[Batch, ...]:
-        key, rows = batch
-        return tuple(zip(jax.random.split(key, n), Stream.parts(self, rows, n), strict=True))
-
-    def evaluate(self, batch, position):
-        key, rows = batch
-        value, grad = jax.value_and_grad(lambda position: jnp.mean(self.values(key, rows, position)))(position)
-        return Eval(value, grad, jnp.asarray(jax.tree.leaves(rows)[0].shape[0], jnp.int32))
+    def value(self, key, rows, position):
+        return jnp.mean(self.values(key, rows, position))
 
     def values(self, key: Key, rows: Any, position: PyTree) -> jax.Array:
         """The bound of every example."""
@@ -95,10 +83,6 @@ class Autoencoder(Stream):
             rows = (x, *condition) if condition else x
         found = posteriors_of(self.model, self.encoder, position, rows)
         return bound_of(self.objective).values(k_bound, found, position["objective"])
-
-    def log_density(self, position: PyTree) -> Scalar:
-        """Over all examples, with random numbers that are always the same."""
-        return jnp.mean(self.values(jax.random.key(0), self.data, position))
 
 
 def posteriors_of(model: LatentModel, encoder: Encoder, position: PyTree, rows: Any) -> Posteriors:

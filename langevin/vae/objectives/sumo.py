@@ -19,6 +19,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from langevin.core import noise
 from langevin.core.record import positive, record, static
 from langevin.evidence.weights import log_mean_exp
 
@@ -49,8 +50,11 @@ class SUMO:
         u = jax.random.uniform(k_level, minval=1e-7)
         level = jnp.clip(jnp.floor(-jnp.log2(u) / self.tail), 0, self.levels - 1).astype(jnp.int32)
 
+        # as words: runs side by side take every branch, and the key only once
+        word, wrap = noise.words(k_draw)
+
         def up_to(j):
-            log_w = posteriors.log_weight(posteriors.draw(k_draw, self.draws * 2 ** (j + 1)))
+            log_w = posteriors.log_weight(posteriors.draw(wrap(word), self.draws * 2 ** (j + 1)))
             means = [log_mean_exp(log_w[:, : self.draws * 2**i], axis=1) for i in range(j + 2)]
             return means[0] + sum((means[i + 1] - means[i]) * 2.0 ** (i * self.tail) for i in range(j + 1))
 
