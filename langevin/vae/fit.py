@@ -69,7 +69,7 @@ class VAE:
         """Means along the straight line between the codes of two examples, (n, …)."""
         a, b = (self.encode(jax.tree.map(lambda u: jnp.asarray(u)[None], x)).mean[0] for x in (start, end))
         share = jnp.linspace(0, 1, n)[:, None]
-        return self.decode((1 - share) * a + share * b)
+        return self.decode((1 - share) * a[None] + share * b[None])
 
     def posterior(self, example: Any) -> LatentPosterior:
         """The posterior over z of one example, a target for any kernel and any method of evidence."""

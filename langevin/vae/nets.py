@@ -108,8 +108,8 @@ def dense(
     likelihood = Bernoulli() if likelihood is None else likelihood
     out, size = output_shape(likelihood, shape), math.prod(shape)
     k_decoder, k_encoder = jax.random.split(key)
-    decoder = _uniform(k_decoder, MLP((latent + condition, *hidden, math.prod(out)), k_decoder, activation))
-    encoder = _uniform(k_encoder, MLP((size + condition, *hidden[::-1], 2 * latent), k_encoder, activation))
+    decoder = _mlp(k_decoder, (latent + condition, *hidden, math.prod(out)), activation)
+    encoder = _mlp(k_encoder, (size + condition, *hidden[::-1], 2 * latent), activation)
     decoder = _begin_at(decoder, likelihood, mean)
     return as_nets(DenseDecoder(decoder, out), DenseEncoder(encoder, latent), likelihood, latent)
 
@@ -128,7 +128,7 @@ def convolutional(
     if len(shape) != 3:
         raise ValueError(f"convolutional: an example has shape {tuple(shape)}; it must be (channel, height, width).")
     out = output_shape(likelihood, shape)
-    keys = iter(jax.random.split(key, 2 * len(channels) + 3))
+    keys = iter(jax.random.split(key, 2 * len(channels) + 2))
     places = [tuple(shape[1:])]
     encoder, before = [], shape[0]
     for many in channels:
@@ -136,8 +136,8 @@ def convolutional(
         places.append(tuple(-(-n // 2) for n in places[-1]))
         before = many
     small = (channels[-1], *places[-1])
-    last = _uniform(next(keys), MLP((math.prod(small) + condition, 2 * latent), next(keys)))
-    first = _uniform(keys_first := next(keys), MLP((latent + condition, math.prod(small)), keys_first))
+    last = _mlp(next(keys), (math.prod(small) + condition, 2 * latent))
+    first = _mlp(next(keys), (latent + condition, math.prod(small)))
     wide = [*channels[::-1][1:], math.prod(out) // math.prod(shape[1:])]
     decoder, before = [], channels[-1]
     for many in wide:
@@ -168,10 +168,11 @@ def _joined(x, *condition):
     return jnp.concatenate([x.ravel(), *(jnp.ravel(c) for c in condition)]) if condition else x.ravel()
 
 
-def _uniform(key, net: MLP) -> MLP:
+def _mlp(key, sizes: Sequence[int], activation: Callable = jax.nn.relu) -> MLP:
     """Weights and biases uniform in ±1/√fan_in."""
-    layers = []
-    for layer, k in zip(net.layers, jax.random.split(key, len(net.layers)), strict=True):
+    k_net, k_weights = jax.random.split(key)
+    net, layers = MLP(sizes, k_net, activation), []
+    for layer, k in zip(net.layers, jax.random.split(k_weights, len(net.layers)), strict=True):
         k_weight, k_bias = jax.random.split(k)
         far = 1 / math.sqrt(layer.weight.shape[0])
         draw = lambda k, u, far=far: jax.random.uniform(k, u.shape, u.dtype, -far, far)
