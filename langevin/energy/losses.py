@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
 from langevin.core.record import nonnegative, positive, record, static
+from langevin.core.smooth import softplus
 from langevin.energy.energy import Energy
 
 
@@ -45,8 +46,8 @@ class NCE:
         model, n = self.energy.with_weights(weights), len(rows)
         noise = self.base.exact(key, n * self.ratio).reshape(n * self.ratio, *rows.shape[1:])
         odds = lambda x: model.log_density(x) - c - jnp.log(self.ratio) - self.base.log_density(x)
-        wrong = jax.nn.softplus(jax.vmap(odds)(noise)).reshape(n, self.ratio)
-        return jax.nn.softplus(-jax.vmap(odds)(rows)) + jnp.sum(wrong, axis=1)
+        wrong = softplus(jax.vmap(odds)(noise)).reshape(n, self.ratio)
+        return softplus(-jax.vmap(odds)(rows)) + jnp.sum(wrong, axis=1)
 
 
 @record

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from langevin.core import tree
 from langevin.core.record import record, static
+from langevin.core.smooth import softplus
 from langevin.core.types import PyTree
 
 Kind = Literal["gaussian", "heteroscedastic", "categorical", "poisson", "negative_binomial"]
@@ -189,7 +190,7 @@ def moments(network: Network, sigma, out):
     """Mean and standard deviation of a Gaussian likelihood; sigma: where it is one number."""
     if network.kind == "heteroscedastic":
         # far from the data a positive output grows as the net does, and not as its exponential
-        return part_of(out, 0, 2), jax.nn.softplus(part_of(out, 1, 2)) + 1e-3
+        return part_of(out, 0, 2), softplus(part_of(out, 1, 2)) + 1e-3
     return part_of(out, 0, 1), sigma
 
 
@@ -217,12 +218,12 @@ def log_poisson(y, log_rate):
 def log_negative_binomial(y, log_rate, log_dispersion):
     """log Γ(y + r)/(Γ(r) y!) + r log(r/(r + λ)) + y log(λ/(r + λ)) with r = 1/α."""
     size = jnp.exp(-log_dispersion)
-    softplus = jax.nn.softplus(log_rate + log_dispersion)  # log(1 + α λ)
+    total = softplus(log_rate + log_dispersion)  # log(1 + α λ)
     return (
         log_gamma_ratio(y, size)
         - jax.scipy.special.gammaln(size)
-        - size * softplus
-        - y * jax.nn.softplus(-log_rate - log_dispersion)
+        - size * total
+        - y * softplus(-log_rate - log_dispersion)
     )
 
 

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 
 from langevin.core import noise
 from langevin.core.record import record, static
+from langevin.core.smooth import log_sigmoid, softplus
 from langevin.core.types import Key, Scalar
 
 LOG_2PI = 1.8378770664093453
@@ -42,7 +43,7 @@ class Bernoulli:
     """Independent bits; x between 0 and 1 counts as a share of each."""
 
     def log_prob(self, output, x):
-        return jnp.sum(x * output - jax.nn.softplus(output))
+        return jnp.sum(x * output - softplus(output))
 
     def sample(self, key, output):
         return (jax.random.uniform(key, output.shape) < jax.nn.sigmoid(output)).astype(output.dtype)
@@ -112,9 +113,9 @@ class DiscretizedLogistic:
         above, below = (x + half - mean) * inverse, (x - half - mean) * inverse
         width = 2 * half * inverse
         # σ(a) − σ(b) = σ(a) σ(−b) (1 − e^{b−a})
-        inside = jax.nn.log_sigmoid(above) + jax.nn.log_sigmoid(-below) + jnp.log(-jnp.expm1(-width))
+        inside = log_sigmoid(above) + log_sigmoid(-below) + jnp.log(-jnp.expm1(-width))
         first, last = x < half, x > 1 - half
-        return jnp.sum(jnp.where(first, jax.nn.log_sigmoid(above), jnp.where(last, jax.nn.log_sigmoid(-below), inside)))
+        return jnp.sum(jnp.where(first, log_sigmoid(above), jnp.where(last, log_sigmoid(-below), inside)))
 
     def sample(self, key, output):
         mean, log_scale = output[0], output[1]

@@ -35,6 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from langevin.core.record import positive, record
+from langevin.core.smooth import softplus
 from langevin.core.target import HasFactors
 from langevin.core.types import Key, Scalar
 from langevin.evidence.base import LOG_2PI, Normal
@@ -122,7 +123,7 @@ class Bernoulli:
         return self.value(data["x"] @ position, data["y"])
 
     def value(self, eta, y):
-        return y * eta - jax.nn.softplus(eta)
+        return y * eta - softplus(eta)
 
     def slope(self, eta, y):
         return y - jax.nn.sigmoid(eta)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
 from langevin.core.record import record
+from langevin.core.smooth import softplus
 from langevin.core.target import Exact
 from langevin.core.types import Key, Scalar
 from langevin.targets.zoo.known import LOG_2PI, normal
@@ -41,7 +42,7 @@ class EightSchools(Exact):
     def log_density(self, position):
         mu, log_tau, t = position["mu"], position["log_tau"], position["t"]
         # half-Cauchy(5) of τ and dτ = τ d log τ; log(1 + τ²/25) without overflow
-        log_prior = math.log(2 / (5 * math.pi)) + log_tau - jax.nn.softplus(2.0 * (log_tau - math.log(5.0)))
+        log_prior = math.log(2 / (5 * math.pi)) + log_tau - softplus(2.0 * (log_tau - math.log(5.0)))
         log_prior = log_prior + normal(mu, 5.0) + normal(t)
         return log_prior + normal(self.y - mu - jnp.exp(log_tau) * t, self.sigma)
 
@@ -101,4 +102,4 @@ def _log_prior(weight):
 
 def _log_likelihood(weight, data):
     logit = data["x"] @ weight
-    return data["y"] * logit - jax.nn.softplus(logit)
+    return data["y"] * logit - softplus(logit)
