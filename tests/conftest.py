@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(GROUPS[item.path.stem]))
 
 
-LARGEST = 2 << 30  # bytes of a worker above which compiled programs are let go
+LARGEST = 3 << 30  # bytes of a worker above which compiled programs are let go
 
 
 def pytest_runtest_teardown(item):
