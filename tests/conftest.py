@@ -57,6 +57,7 @@ TOGETHER = (
     "test_zigzag",
     "test_adapters",
     "test_adapter_state",
+    "test_latent_objectives",
 )
 GROUPS = {name: "fits" for name in ("test_estimators", "test_columns", "test_conformal", "test_information")}
 GROUPS |= {name: name for name in TOGETHER}

@@ -63,8 +63,8 @@ class Autoencoder(Randomized):
     corrupt: Callable | None = static(default=None)
 
     def __post_init__(self):
-        check_examples("Autoencoder", self.data)
         Randomized.__post_init__(self)
+        check_examples("Autoencoder", self.data)
         bound_of(self.objective)
 
     def init(self, key: Key) -> PyTree:

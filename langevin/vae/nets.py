@@ -78,6 +78,7 @@ class ConvolutionalDecoder(eqx.Module):
     small: tuple[int, ...] = eqx.field(static=True)
     sizes: tuple[tuple[int, int], ...] = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
+    levels: int = eqx.field(static=True)
 
     def __call__(self, z, *condition):
         x = jax.nn.silu(self.first(_joined(z, *condition))).reshape(self.small)
@@ -85,7 +86,10 @@ class ConvolutionalDecoder(eqx.Module):
             x = jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2)[:, :height, :width]
             x = layer(x)
             x = jax.nn.silu(x) if i < len(self.layers) - 1 else x
-        return x.reshape(self.shape)
+        if not self.levels:
+            return x.reshape(self.shape)
+        # channels of the convolution are (channel, level); a likelihood of classes has levels last
+        return jnp.moveaxis(x.reshape(-1, self.levels, *x.shape[1:]), 1, -1)
 
 
 def dense(
@@ -106,6 +110,7 @@ def dense(
     mean: the mean example, where the decoder's output begins (Bernoulli alone).
     """
     likelihood = Bernoulli() if likelihood is None else likelihood
+    check_sizes("dense", latent, hidden)
     out, size = output_shape(likelihood, shape), math.prod(shape)
     k_decoder, k_encoder = jax.random.split(key)
     decoder = _mlp(k_decoder, (latent + condition, *hidden, math.prod(out)), activation)
@@ -127,6 +132,7 @@ def convolutional(
     likelihood = Bernoulli() if likelihood is None else likelihood
     if len(shape) != 3:
         raise ValueError(f"convolutional: an example has shape {tuple(shape)}; it must be (channel, height, width).")
+    check_sizes("convolutional", latent, channels)
     out = output_shape(likelihood, shape)
     keys = iter(jax.random.split(key, 2 * len(channels) + 2))
     places = [tuple(shape[1:])]
@@ -143,7 +149,8 @@ def convolutional(
     for many in wide:
         decoder.append(Conv(before, many, 3, next(keys)))
         before = many
-    up = ConvolutionalDecoder(first, decoder, small, tuple(places[::-1][1:]), out)
+    levels = likelihood.levels if isinstance(likelihood, Categorical) else 0
+    up = ConvolutionalDecoder(first, decoder, small, tuple(places[::-1][1:]), out, levels)
     return as_nets(up, ConvolutionalEncoder(encoder, last, latent), likelihood, latent)
 
 
@@ -152,6 +159,13 @@ def as_nets(decoder: eqx.Module, encoder: eqx.Module, likelihood: Any, latent: i
     theta, decoder = eqx.partition(decoder, eqx.is_inexact_array)
     phi, encoder = eqx.partition(encoder, eqx.is_inexact_array)
     return Nets(LatentModel(decoder, likelihood, latent), Encoder(encoder), {"decoder": theta, "encoder": phi})
+
+
+def check_sizes(who: str, latent: int, widths: Sequence[int]) -> None:
+    if min(latent, *widths, 1) < 1:
+        raise ValueError(
+            f"{who}: latent is {latent} and the layers have {tuple(widths)} units; each must be 1 or more."
+        )
 
 
 def output_shape(likelihood: Any, shape: Sequence[int]) -> tuple[int, ...]:

@@ -201,6 +201,7 @@ def test_a_vae_is_used(key):
         (lambda key, vae, x: lvae.log_likelihood(key, vae, x, AIS(kernel=lv.SGLD())), "would not be valid"),
         (lambda key, vae, x: lvae.bracket(key, vae, 3, DAIS(ladder=5)), "bounds from above need AIS or HAIS"),
         (lambda key, vae, x: lvae.refine(key, vae, x, steps=-1), "steps must be 0 or more"),
+        (lambda key, vae, x: lvae.dense(key, (4,), latent=0), "latent is 0"),
         (lambda key, vae, x: lvae.DecoderPosterior(vae, x, batch=None, encoder="free"), "must be 'held' or 'moves'"),
     ],
 )

@@ -55,15 +55,16 @@ class Scale:
     latent: int = 20
     particles: int = 500
     images: int = 400
-    step_size: float = 3e-5
+    step_size: float = 1e-3
     friction: float = 30.0
+    batch: int = 100
     priors: tuple[float, ...] = (0.1, 0.3, 1.0)
 
 
 SCALES = {
     "quick": Scale(200, 2, 2, 5, (20,), 4, 20, 50, priors=(0.3,)),
     "cpu": Scale(12_000, 8, 20, 200),
-    "gpu": Scale(300_000, 20, 50, 2000, (200, 200), 50, 5000, 10_000, 1e-6),
+    "gpu": Scale(300_000, 20, 50, 2000, (200, 200), 50, 5000, 10_000, 1e-4, 200.0, 500),
 }
 
 
@@ -105,7 +106,7 @@ def run(size: str, seed: int) -> Result:
     early = int(np.argmin([row["nll_val"] for row in table]))
     best: dict[str, Any] = {}
     for i, prior in enumerate(scale.priors):
-        target = DecoderPosterior(stages[-1], x, objective=IWAE(5), scale=prior, batch=100)
+        target = DecoderPosterior(stages[-1], x, objective=IWAE(5), scale=prior, batch=scale.batch)
         kernel = lv.SGHMC(step_size=scale.step_size, friction=scale.friction)
         warmup = scale.draws // 3
         found = lv.sample(

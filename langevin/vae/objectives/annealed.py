@@ -6,8 +6,8 @@ z and v moved by K leapfrog steps on q_φ^{1−β_k} p_θ(x, ·)^{β_k} with par
 `evidence.annealing.dais`; all of it is differentiated, in θ, φ, and in what is learned of the annealing itself. K = 0
 is the IWAE bound of S draws. Eq. (23) of the paper prints z₀ in the numerator where z_K belongs.
 
-Two cheaper gradients, both biased, of the same bound: "block" holds the decoder constant in the forces on the way, so
-that θ learns from z_K alone; "end" holds the forces themselves constant, so that nothing is differentiated twice.
+`gradient="block"` holds the decoder constant in the forces on the way, so that θ learns from z_K alone: a third less
+to compute. The gradient of φ and of the annealing stays what it is, that of θ is biased.
 
 References
 ----------
@@ -25,10 +25,9 @@ import jax
 import jax.numpy as jnp
 
 from langevin.core.record import record, replace, static
-from langevin.core.target import Exact
 from langevin.evidence.annealing import dais
 from langevin.evidence.annealing.dais import Annealing, Memory
-from langevin.evidence.annealing.ladder import power_ladder
+from langevin.evidence.annealing.ladder import power_ladder, to_ladder
 from langevin.evidence.annealing.ldvi import Score
 from langevin.evidence.annealing.learn_bound import bind, free
 from langevin.evidence.annealing.reversible import Reversible
@@ -49,7 +48,7 @@ class Annealed:
     learn: parts of the annealing that are learned, of rises (the ladder β), log_step, logit_gamma and log_mass.
     ladder: β_0 … β_K, or None for k/K.
     memory: what the gradient keeps, as in `dais.log_weight`.
-    gradient: "full", "block" with the decoder held in the forces, or "end" with the forces held.
+    gradient: "full", or "block" with the decoder held in the forces.
     backward: hidden units of a network that learns to take the chain back (LDVI); 0 for none.
     """
 
@@ -60,7 +59,7 @@ class Annealed:
     learn: tuple[str, ...] = static(default=())
     ladder: Any = None
     memory: Memory | Reversible = static(default="auto")
-    gradient: Literal["full", "block", "end"] = static(default="full")
+    gradient: Literal["full", "block"] = static(default="full")
     backward: int = static(default=0)
 
     def __post_init__(self):
@@ -71,8 +70,12 @@ class Annealed:
         unknown = [part for part in self.learn if part not in LEARNABLE]
         if unknown:
             raise ValueError(f"Annealed: there is no part {unknown[0]!r} to learn; there are {', '.join(LEARNABLE)}.")
-        if self.gradient not in ("full", "block", "end"):
-            raise ValueError(f"Annealed: gradient is {self.gradient!r}; it must be 'full', 'block' or 'end'.")
+        if self.gradient not in ("full", "block"):
+            raise ValueError(f"Annealed: gradient is {self.gradient!r}; it must be 'full' or 'block'.")
+        if self.ladder is not None and len(to_ladder(self.ladder)) != self.steps + 1:
+            raise ValueError(
+                f"Annealed: the ladder has {len(self.ladder)} entries, but {self.steps} steps need {self.steps + 1}."
+            )
 
     def begin(self) -> Annealing:
         """The annealing before anything is learned."""
@@ -107,25 +110,11 @@ class Annealed:
         return log_mean_exp(log_weights(key, posteriors, self, self.annealing(params), backward), axis=1)
 
 
-@record
-class Held(Exact):
-    """A target whose gradient is a constant to those who differentiate it again.
-
-    target: the target.
-    """
-
-    target: Any
-
-    def log_density(self, z):
-        value, slope = jax.lax.stop_gradient(jax.value_and_grad(self.target.log_density)(jax.lax.stop_gradient(z)))
-        return value + jnp.vdot(slope, z - jax.lax.stop_gradient(z))
-
-
 def log_weights(key: Any, posteriors: Any, how: Annealed, annealing: Annealing, backward: Any = None) -> jax.Array:
     """log w of every chain of every example, (row, draw)."""
 
     def one(target, base, key):
-        held = {"full": None, "block": jax.lax.stop_gradient(target), "end": Held(target)}[how.gradient]
+        held = jax.lax.stop_gradient(target) if how.gradient == "block" else None
         options: dict[str, Any] = dict(memory=how.memory, backward=backward, surrogate=held)
         return dais.log_weights(key, target, base, annealing, particles=how.draws, **options)
 

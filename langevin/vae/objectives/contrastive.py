@@ -7,8 +7,8 @@ to the symmetric KL as T → ∞. φ goes down
 
     −∇_φ E_{q_φ} f (reparameterised) − E ∇_φ log q_φ(z_T) + E (f(z_T) − c) ∇_φ log q_φ(z_0),
 
-the last by the score at the first draw; c is the mean of f(z_T) over the other chains of the example. θ goes up
-log p_θ(x, z_T). The value is −VCD.
+the last by the score at the first draw (that the kernel's units are those of q_φ is left out); c is the mean of f(z_T)
+over the other chains of the example. θ goes up log p_θ(x, z_T). The value is −VCD.
 
 References
 ----------

@@ -7,7 +7,8 @@ through the whole chain. q_T has no density that is known; of the S chains of on
 
     ĝ = −(K + η I)⁻¹ Σ_j ∇_{z_j} K(·, z_j),
 
-K a Gaussian kernel at the median distance. The value is the ELBO of z_0 by the encoder's own density.
+K a Gaussian kernel whose width is the median distance over √2. The value is the ELBO of z_0 by the encoder's own
+density.
 
 References
 ----------

@@ -9,7 +9,7 @@ a lower bound, up to the bias of the S draws. The gradient is that of expectatio
 
     ∇ E_{π_β} f = E_{π_β} ∇f + Cov_{π_β}(∇ log π̃_β, f),
 
-so it needs no reparameterisation of z.
+so it needs no reparameterisation of z; of S draws the covariance is too small by the factor (S − 1)/S.
 
 References
 ----------
