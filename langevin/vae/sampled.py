@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from langevin.core import tree
 from langevin.core.record import positive, record, replace, static
 from langevin.core.types import Key, PyTree, Scalar
 from langevin.targets.stream import Randomized
@@ -66,8 +67,8 @@ class DecoderPosterior(Randomized):
         return jax.tree.map(lambda u: jnp.repeat(u[None], chains, axis=0), {p: self.vae.weights[p] for p in parts})
 
     def prior(self, position: PyTree) -> Scalar:
-        squares = sum(jnp.sum(u**2) for u in jax.tree.leaves(position["decoder"]))
-        return -0.5 * squares / self.scale**2
+        weights = position["decoder"]
+        return -0.5 * tree.dot(weights, weights) / self.scale**2
 
     def value(self, key, rows, position):
         aim = Autoencoder(self.vae.model, self.vae.encoder, self._objective(), rows, batch=None, corrupt=self.corrupt)

@@ -60,7 +60,7 @@ class Thermodynamic:
         log_p, log_q = posteriors.log_joint(z), posteriors.log_q(z)
         f = log_p - log_q
         held, beta = jax.lax.stop_gradient(f), self.ladder()
-        value, learn = 0.0, 0.0
+        value = learn = jnp.zeros(posteriors.rows)
         for k in range(self.parts):
             b, width = beta[k], beta[k + 1] - beta[k]
             weight = jax.nn.softmax(b * held, axis=1)
