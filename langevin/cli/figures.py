@@ -100,10 +100,10 @@ reproduce = _command(REPRODUCE, "Reproduce a result of the papers, its figure in
 
 
 def _one(kind: Kind, name: str, path: str, out: Path | None, how: How) -> None:
-    takes = inspect.signature(importlib.import_module(path).run).parameters
-    if how.data and "data" not in takes:
+    takes = lambda part: part in inspect.signature(importlib.import_module(path).run).parameters
+    if how.data and not takes("data"):
         fail(f"{kind.command}: {name} has no table to replace; leave --data out.")
-    if (how.store or how.seconds) and "store" not in takes:
+    if (how.store or how.seconds) and not takes("store"):
         fail(f"{kind.command}: {name} is not made in parts; leave --store and --seconds out.")
     if how.seconds and not how.store:
         fail(f"{kind.command}: --seconds needs --store, a folder to go on from.")

@@ -15,7 +15,7 @@ from every_target import PLAIN, log_likelihood, log_prior
 from rows import ROWS
 
 import langevin as lv
-from langevin import vi
+from langevin import vae, vi
 from langevin.baselines.adam_sgld import AdamSGLD
 from langevin.baselines.noise_scaled import NoiseScaled
 from langevin.core import target as protocols
@@ -44,6 +44,7 @@ from langevin.targets.sum import Sum
 from langevin.targets.tempered import Tempered
 from langevin.targets.transformed import Positive, Transformed
 from langevin.targets.zoo import Banana, EightSchools, Funnel, Gaussian, Mixture, Rings, Scales, Skew
+from langevin.vae.chains import Scaled
 from langevin.vi.quality import Together
 
 
@@ -161,6 +162,20 @@ def targets():
         "approximation": (q, TWO),
         "together": (Together(jax.tree.map(lambda u: u[None], q)), TWO),
     }
+    nets = vae.dense(jax.random.key(0), (3,), latent=2, hidden=(4,))
+    ones = jnp.ones((4, 3))
+    trained = vae.VAE(nets.model, nets.encoder, nets.weights | {"objective": ()})
+    given = vae.dense(jax.random.key(0), (3,), latent=2, hidden=(4,), condition=2)
+    classifier, program = eqx.partition(MLP((3, 2), jax.random.key(0)), eqx.is_inexact_array)
+    few = vae.SemiSupervised(given.model, given.encoder, program, vi.ELBO(), (ones, jnp.zeros(4)), classes=2, batch=2)
+    decoder = vae.DecoderPosterior(trained, ones, batch=2)
+    latent = {
+        "autoencoder": (vae.Autoencoder(nets.model, nets.encoder, vi.ELBO(), ones, batch=2), trained.weights),
+        "decoder posterior": (decoder, {"decoder": nets.weights["decoder"]}),
+        "semi-supervised": (few, given.weights | {"classifier": classifier, "objective": ()}),
+        "latent posterior": (trained.posterior(ones[0]), TWO),
+        "scaled": (Scaled(trained.posterior(ones[0]), TWO, TWO), TWO),
+    }
     schools = dict(mu=jnp.zeros(()), log_tau=jnp.zeros(()), t=jnp.zeros(8))
     return (
         {name: (t, t.mean) for name, t in zoo.items()}
@@ -170,6 +185,7 @@ def targets():
         | energies()
         | priors
         | fits
+        | latent
         | {"schools": (EightSchools(), schools)}
     )
 
