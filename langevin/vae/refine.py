@@ -52,7 +52,7 @@ class Gaps(NamedTuple):
         parts = [self.approximation, self.amortization]
         axes.bar([0, 1], [u.mean() for u in parts], width=0.55, color=["#2a6f97", "#e0a458"], alpha=0.5)
         axes.boxplot(parts, positions=[0, 1], widths=0.25, showfliers=False, medianprops={"color": "#333333"})
-        axes.set_xticks([0, 1], ["approximation", "amortisation"])
+        axes.set_xticks([0, 1], ["approximation", "amortization"])
         axes.set_ylabel("nats an example")
         return axes
 

@@ -4,8 +4,8 @@ r"""An estimate of log p(x) without the bias of IWAE: a Russian roulette over ev
 
 all of them on the first draws of one set. Its mean is IWAE of the most draws that J allows, m 2^levels, so the bias
 left is that of so many draws; with no end to the levels it would be log p(x). Single values exceed log p(x).
-The levels double, where the paper adds one draw a time, so a value costs m Σ_j 2^j P(J = j) draws on average. One J
-serves a mini-batch; a step costs what its J costs.
+The levels double, where the paper adds one draw a time, so a value costs m Σ_j 2^{j+1} P(J = j) draws on average,
+m (levels + 1) with tail = 1. One J serves a mini-batch; a step costs what its J costs.
 
 References
 ----------
