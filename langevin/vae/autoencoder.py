@@ -46,7 +46,7 @@ class Autoencoder(Randomized):
     """The mean bound of log p(x), over mini-batches.
 
     model: the generative half.
-    encoder: the amortised approximation.
+    encoder: the amortized approximation.
     objective: what is maximised.
     data: x (n, …), or (x, condition), both with a leading axis of examples.
     batch: examples in a mini-batch; None for all of them.

@@ -37,7 +37,7 @@ class VAE:
     """A trained model.
 
     model: the generative half.
-    encoder: the amortised approximation.
+    encoder: the amortized approximation.
     weights: {"decoder", "encoder", "objective"}.
     objective: what it was trained by.
     trace: the bound on the way, of mini-batches.
@@ -115,6 +115,8 @@ def fit(
     found = train(
         k_train, target, starts, steps=steps, rate=rate, last=1e-3, clip=1e4, decay=decay, thin=thin, **options
     )
+    if found.run.interrupted:
+        raise KeyboardInterrupt("vae.fit: interrupted; with store= the same call goes on.")
     trace = np.asarray(found.notes)[0]
     check_trained("vae.fit", trace, found.of(0))
     return VAE(nets.model, nets.encoder, found.of(0), objective, trace)

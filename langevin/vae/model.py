@@ -92,7 +92,7 @@ class LatentPosterior(Exact):
 
 @record
 class Encoder:
-    """q_φ(z | x), amortised: a network gives mean and log standard deviation of every example.
+    """q_φ(z | x), amortized: a network gives mean and log standard deviation of every example.
 
     program: the network without its arrays, called as net(x) or net(x, c); it gives (2, latent).
     """

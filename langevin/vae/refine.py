@@ -3,7 +3,7 @@ r"""Inference at test time: better posteriors over z than the encoder's, and wha
 `refine` draws z from p_θ(z | x) by any kernel, begun at the encoder's draws. `gaps` splits what the ELBO lacks:
 
     log p(x) − ELBO(q_φ) = [log p(x) − ELBO(q*)]  +  [ELBO(q*) − ELBO(q_φ)]
-                             approximation gap        amortisation gap
+                             approximation gap        amortization gap
 
 q* the best normal for each example alone, found by Adam from the encoder's. log p(x) is that of `log_likelihood`.
 

@@ -70,3 +70,16 @@ def test_modules_name_the_packages_they_need(path):
     needed |= {"diffrax"} if "ProbabilityFlow" in text or "diffusion.likelihood" in text else set()
     module = importlib.import_module(".".join(("langevin_lab", *path.relative_to(LAB).with_suffix("").parts)))
     assert set(getattr(module, "NEEDS", ())) == needed
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["ppca", "--store", "there"], "ppca is not made in parts; leave --store and --seconds out"),
+        (["dais-table2", "--seconds", "5"], "--seconds needs --store, a folder to go on from"),
+    ],
+)
+def test_what_is_not_made_in_parts_says_so(flags, words):
+    out = CliRunner().invoke(app, ["reproduce", *flags])
+    assert out.exit_code == 2
+    assert words in " ".join(out.output.split())

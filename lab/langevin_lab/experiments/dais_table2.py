@@ -128,6 +128,8 @@ def trained(cell: str, scale: Scale, seed: int, x: np.ndarray, store: Path | Non
         callbacks=(Deadline(end),),
         store=None if store is None else store / "train",
     )
+    if out.interrupted:
+        raise KeyboardInterrupt(f"dais-table2: interrupted in {cell}; with --store the same command goes on.")
     weights = jax.tree.map(lambda u: u[0], out.states.position)
     return VAE(nets.model, nets.encoder, weights, how), int(out.states.count) / (scale.epochs * epoch)
 

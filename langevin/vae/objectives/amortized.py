@@ -1,4 +1,4 @@
-r"""Amortised MCMC: the encoder is the student of its own chains.
+r"""Amortized MCMC: the encoder is the student of its own chains.
 
     φ ← ∇_φ E log q_φ(z_T | x),        θ ← ∇_θ log p_θ(x, z_T),        z_T: T steps of a kernel from z_0 ~ q_φ(z | x),
 
@@ -7,7 +7,7 @@ the encoder covers what the chains find. The value is the ELBO.
 
 References
 ----------
-Li, Turner & Liu (2017), Approximate inference with amortised MCMC, algorithm 1, §3.2.
+Li, Turner & Liu (2017), Approximate inference with amortized MCMC, algorithm 1, §3.2.
 """
 
 from __future__ import annotations
